@@ -1,0 +1,186 @@
+"""Resample images under a pose: the only place where pixels are moved.
+
+Convention
+----------
+Pixel centres lie at half-integers (``align_corners=False``), so the centre of an even-sized image
+lies between pixels. The rotation and the translation are one affine map and one resampling. A zero
+pose gives back the image bit for bit, and a shift by whole pixels or a turn of a square image by 90
+degrees is exact, at every size.
+
+``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from upright.pose import Pose, cos_sin_degrees
+
+__all__ = ["Fill", "Interpolation", "warp", "warp_all"]
+
+Fill = Literal["black", "reflection", "border"]
+Interpolation = Literal["nearest", "bilinear", "bicubic"]
+
+# Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
+_MARGIN = 4
+
+
+def warp(
+    images: Tensor,
+    pose: Pose,
+    *,
+    fill: Fill = "black",
+    interpolation: Interpolation = "bilinear",
+    canvas: int = 0,
+) -> Tensor:
+    """Move each image by its own pose.
+
+    Args:
+        images: N x C x H x W, of any float dtype.
+        pose: of shape (N,), or (1,) for the same pose everywhere. With axes in front, as in (k, N),
+            every image is moved k times.
+        fill: what lies outside an image: ``black``, its ``reflection``, or its ``border`` pixels.
+        interpolation: ``nearest``, ``bilinear`` or ``bicubic``.
+        canvas: pad by this many black pixels on every side first, so that nothing is cropped; the
+            result is larger by twice as many.
+
+    Returns:
+        Images of the same dtype, N x C x H x W after the leading axes of ``pose``, differentiable
+        in ``images`` and ``pose``.
+    """
+    _check(images, pose, fill, interpolation, canvas)
+    leading, count = pose.shape[:-1], pose.shape[-1]
+    flat = Pose.unstack(pose.stack().reshape(-1, 3))
+    if count == 1:
+        moved = warp_all(images, flat, fill=fill, interpolation=interpolation, canvas=canvas)
+        return moved.reshape(*leading, *moved.shape[1:])
+    repeated = images.expand(*leading, *images.shape).reshape(-1, *images.shape[1:])
+    moved = _resample(repeated, flat, fill, interpolation, canvas)
+    return moved.reshape(*leading, count, *moved.shape[1:])
+
+
+def warp_all(
+    images: Tensor,
+    poses: Pose,
+    *,
+    fill: Fill = "black",
+    interpolation: Interpolation = "bilinear",
+    canvas: int = 0,
+) -> Tensor:
+    """Move every image by every one of M poses, given in shape (M,): M x N x C x H x W.
+
+    One sampling grid serves all images, which are folded into the channels. That is several times
+    as fast as a grid for each image.
+    """
+    if len(poses.shape) != 1:
+        raise ValueError(
+            f"warp_all needs poses of shape (M,), but they have {tuple(poses.shape)}; use warp"
+        )
+    _check(images, poses[:, None], fill, interpolation, canvas)
+    folded = images.flatten(0, 1).expand(len(poses), -1, -1, -1)
+    moved = _resample(folded, poses, fill, interpolation, canvas)
+    return moved.reshape(len(poses), *images.shape[:2], *moved.shape[-2:])
+
+
+def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:
+    """Resample one image for each pose."""
+    # Half precision cannot hold a position to a useful fraction of a pixel.
+    dtype = torch.promote_types(images.dtype, torch.float32)
+    if canvas:
+        images = F.pad(images, [canvas] * 4)
+    height, width = images.shape[-2:]
+    x, y = _positions(pose.to(images.device, dtype), height, width)
+    source = _source(images.to(dtype), fill)
+    sampling_grid = torch.stack(
+        (
+            _normalise(_fold(x, width, fill) + source.offset, source.pixels.shape[-1]),
+            _normalise(_fold(y, height, fill) + source.offset, source.pixels.shape[-2]),
+        ),
+        -1,
+    )
+    moved = F.grid_sample(
+        source.pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
+    )
+    return moved.to(images.dtype)
+
+
+def _positions(pose: Pose, height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Where each output pixel comes from: x and y in pixels, each M x H x W."""
+    cos, sin = (part[:, None, None] for part in cos_sin_degrees(pose.angle))
+    middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
+    x = torch.arange(width, device=pose.device, dtype=pose.dx.dtype) - middle_x
+    y = torch.arange(height, device=pose.device, dtype=pose.dx.dtype) - middle_y
+    x = x[None, None, :] - pose.dx[:, None, None]
+    y = y[None, :, None] - pose.dy[:, None, None]
+    return cos * x - sin * y + middle_x, sin * x + cos * y + middle_y
+
+
+class _Source(NamedTuple):
+    pixels: Tensor
+    offset: int
+
+
+def _source(images: Tensor, fill: Fill) -> _Source:
+    """Lay the images into a frame of power-of-two size, with what lies around them.
+
+    At such a size the normalised coordinates of whole pixels are exact, at others they are not:
+    this is what makes a zero pose the identity bit for bit.
+    """
+    height, width = images.shape[-2:]
+    if fill == "black":
+        frame = [0, _power_of_two(width) - width, 0, _power_of_two(height) - height]
+        return _Source(F.pad(images, frame) if any(frame) else images, 0)
+    rows = _around(height, fill, images.device)
+    columns = _around(width, fill, images.device)
+    return _Source(images[..., rows, :][..., columns], _MARGIN)
+
+
+def _around(size: int, fill: Fill, device: torch.device) -> Tensor:
+    """The index of the pixel that stands at each place of the frame, along one axis."""
+    place = torch.arange(_power_of_two(size + 2 * _MARGIN), device=device) - _MARGIN
+    if fill == "reflection":
+        # In half pixels, so that the mirror between two pixels has a whole number.
+        place = size - 1 - torch.abs(torch.remainder(2 * place + 1, 4 * size) - 2 * size) // 2
+    return place.clamp(0, size - 1)
+
+
+def _fold(position: Tensor, size: int, fill: Fill) -> Tensor:
+    """Bring positions outside the image to where the frame holds the same values."""
+    if fill == "reflection":
+        return size - torch.abs(torch.remainder(position + 0.5, 2 * size) - size) - 0.5
+    return position.clamp(-2, size + 1) if fill == "border" else position
+
+
+def _normalise(position: Tensor, size: int) -> Tensor:
+    return (2 * position + 1) / size - 1
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: int) -> None:
+    if images.ndim != 4 or not images.is_floating_point():
+        raise ValueError(
+            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
+        )
+    if not pose.shape:
+        raise ValueError("a pose without an axis for images; make it with Pose.of, or by pose[:1]")
+    if pose.shape[-1] not in (1, len(images)):
+        raise ValueError(
+            f"{len(images)} images need one pose each or one for all, but there are "
+            f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
+        )
+    if canvas < 0:
+        raise ValueError(f"canvas must be at least 0 pixels, but is {canvas}")
+    if fill not in get_args(Fill):
+        raise ValueError(f"fill {fill!r} is not one of {', '.join(get_args(Fill))}")
+    if interpolation not in get_args(Interpolation):
+        raise ValueError(
+            f"interpolation {interpolation!r} is not one of {', '.join(get_args(Interpolation))}"
+        )
