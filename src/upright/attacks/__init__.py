@@ -1,0 +1,27 @@
+"""Searches for the worst pose: one file for each attack."""
+
+from upright.attacks.base import (
+    Attack,
+    CandidateSearch,
+    Score,
+    WorstCase,
+    attack_name,
+    parse_attack,
+    pick_worst,
+)
+from upright.attacks.grid import GridSearch
+from upright.attacks.pgd import SpatialPGD
+from upright.attacks.random import RandomSearch
+
+__all__ = [
+    "Attack",
+    "CandidateSearch",
+    "GridSearch",
+    "RandomSearch",
+    "Score",
+    "SpatialPGD",
+    "WorstCase",
+    "attack_name",
+    "parse_attack",
+    "pick_worst",
+]

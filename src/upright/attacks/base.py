@@ -1,0 +1,127 @@
+"""What an attack is: a search of a space for the pose of highest score."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from upright.pose import Pose
+from upright.space import TransformSpace
+
+__all__ = [
+    "Attack",
+    "CandidateSearch",
+    "Score",
+    "WorstCase",
+    "attack_name",
+    "parse_attack",
+    "pick_worst",
+]
+
+Score = Callable[[Pose], Tensor]
+"""Maps poses to one value for each image, higher is worse.
+
+A pose of shape (N,) gives N values; one of shape (k, N) or (m, 1) gives k x N or m x N: k poses of
+its own for each of N images, or m poses that all images share.
+"""
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """What an attack found: for each image a pose and its score; and what the search cost."""
+
+    pose: Pose
+    score: Tensor
+    forward_passes: int
+    """Images sent through the model, all tries counted."""
+
+
+class Attack(abc.ABC):
+    """Searches a space for the worst pose of each image.
+
+    An attack sees the score and nothing else: neither the labels, nor the model, nor the penalty.
+    Evaluation, adversarial training and every penalty share every attack in that way.
+    """
+
+    @property
+    @abc.abstractmethod
+    def passes_per_image(self) -> int:
+        """Forward passes that a full search spends on one image."""
+
+    @abc.abstractmethod
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        """Find the worst pose in ``space`` for each of ``count`` images."""
+
+    def worst_pose(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> Pose:
+        """Find the worst poses without their scores, which some attacks can do in fewer passes."""
+        return self.search(score, space, count, generator=generator).pose
+
+
+class CandidateSearch(Attack):
+    """An attack that lists its candidates before it sees any score, and takes the worst of them.
+
+    Callers may score the candidates in any order, stop early, or let one list serve two scores.
+    """
+
+    shared: ClassVar[bool] = False
+    """Whether all images try the same candidates, as on a grid."""
+
+    @abc.abstractmethod
+    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+        """List the poses to try: (m, 1) where they are ``shared``, else (k, count)."""
+
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        poses = self.candidates(space, count, generator=generator)
+        return pick_worst(poses, score(poses))
+
+
+def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
+    """Take the first candidate of highest score for each image, from scores of tries x images."""
+    best = scores.argmax(0, keepdim=True)
+    stacked = poses.stack().to(scores.device).expand(*scores.shape, 3)
+    pose = stacked.gather(0, best[..., None].expand(-1, -1, 3))[0]
+    return WorstCase(Pose.unstack(pose), scores.gather(0, best)[0], scores.numel())
+
+
+Build = Callable[..., Attack]
+
+
+@dataclass(frozen=True)
+class _Name:
+    form: str
+    pattern: re.Pattern[str]
+    build: Build
+
+
+_NAMES: list[_Name] = []
+
+
+def attack_name(form: str, pattern: str) -> Callable[[Build], Build]:
+    """Teach ``parse_attack`` a name: what ``pattern`` captures goes to the decorated function."""
+
+    def register(build: Build) -> Build:
+        _NAMES.append(_Name(form, re.compile(pattern, re.IGNORECASE), build))
+        return build
+
+    return register
+
+
+def parse_attack(name: str) -> Attack:
+    """Make an attack from its name, in any case: ``grid-775``, ``wo-10``, ``s-pgd`` and so on."""
+    for known in _NAMES:
+        if match := known.pattern.fullmatch(name.strip()):
+            return known.build(*match.groups())
+    forms = ", ".join(known.form for known in _NAMES)
+    raise ValueError(f"no attack is called {name!r}; the names are {forms}")

@@ -1,0 +1,58 @@
+"""Grid search: every pose of an even grid over the space.
+
+The strongest attack of the paper, which calls the accuracy under it the grid accuracy. The space
+has three dimensions only, so that a search of all of it can be paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from upright.attacks.base import CandidateSearch, attack_name
+from upright.pose import Pose
+from upright.space import TransformSpace
+
+__all__ = ["GridSearch"]
+
+
+@dataclass(frozen=True)
+class GridSearch(CandidateSearch):
+    """Tries every pose of a grid of ``counts`` values of dx, dy and angle, ends included."""
+
+    shared: ClassVar[bool] = True
+
+    counts: tuple[int, int, int] = (5, 5, 31)
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != 3 or min(self.counts) < 1:
+            raise ValueError(f"a grid needs three counts of at least 1, but got {self.counts}")
+
+    def __str__(self) -> str:
+        if self.counts in _PAPER_GRIDS.values():
+            return f"grid-{self.passes_per_image}"
+        return "grid-" + "x".join(map(str, self.counts))
+
+    @property
+    def passes_per_image(self) -> int:
+        return math.prod(self.counts)
+
+    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+        del count, generator  # the same for all images, and nothing is random
+        return space.grid(self.counts)[:, None]
+
+
+_PAPER_GRIDS: dict[str, tuple[int, int, int]] = {"775": (5, 5, 31), "7500": (10, 10, 75)}
+
+
+@attack_name("grid-775, grid-7500", r"grid-(775|7500)")
+def _paper_grid(size: str) -> GridSearch:
+    return GridSearch(_PAPER_GRIDS[size])
+
+
+@attack_name("grid-AxBxC (as in grid-5x5x31)", r"grid-(\d+)x(\d+)x(\d+)")
+def _any_grid(dx: str, dy: str, angle: str) -> GridSearch:
+    return GridSearch((int(dx), int(dy), int(angle)))

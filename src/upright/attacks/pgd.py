@@ -1,0 +1,95 @@
+"""Spatial PGD: sign-gradient ascent on the pose, with projection onto the space.
+
+Weak as an attack, strong as a defence: so the paper finds, and so did Engstrom et al. (2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from upright.attacks.base import Attack, Score, WorstCase, attack_name
+from upright.pose import Pose
+from upright.space import TransformSpace
+
+__all__ = ["SpatialPGD"]
+
+
+@dataclass(frozen=True)
+class SpatialPGD(Attack):
+    """Climbs ``steps`` times from a random pose and takes where it ends.
+
+    ``step_size`` is in pixels for dx and dy and in degrees for the angle. With ``restarts`` above
+    1, the best of several climbs is taken.
+    """
+
+    steps: int = 5
+    step_size: tuple[float, float, float] = (0.03, 0.03, 0.3)
+    restarts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.restarts < 1:
+            raise ValueError(
+                f"steps must be at least 0 and restarts at least 1, "
+                f"but are {self.steps} and {self.restarts}"
+            )
+
+    def __str__(self) -> str:
+        return "s-pgd" if self == SpatialPGD() else repr(self)
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.restarts * (self.steps + 1)
+
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        best: tuple[Tensor, Tensor] | None = None
+        starts = space.sample(count, self.restarts, generator=generator)
+        for restart in range(self.restarts):
+            pose = self._climb(score, space, starts[:, restart])
+            with torch.no_grad():
+                value = score(pose)
+            found = pose.stack().to(value.device)
+            if best is not None:
+                better = value > best[1]
+                found = torch.where(better[:, None], found, best[0])
+                value = torch.where(better, value, best[1])
+            best = found, value
+        assert best is not None
+        return WorstCase(Pose.unstack(best[0]), best[1], self.passes_per_image * count)
+
+    def worst_pose(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> Pose:
+        """Find the worst pose; a single climb needs no score of where it ends: one pass less."""
+        if self.restarts == 1:
+            return self._climb(score, space, space.sample(count, generator=generator))
+        return super().worst_pose(score, space, count, generator=generator)
+
+    def _climb(self, score: Score, space: TransformSpace, pose: Pose) -> Pose:
+        for _ in range(self.steps):
+            pose = space.project(self._step(score, pose))
+        return pose
+
+    def _step(self, score: Score, pose: Pose) -> Pose:
+        with torch.enable_grad():
+            position = pose.stack().detach().requires_grad_()
+            total = score(Pose.unstack(position)).sum()
+        if not total.requires_grad:
+            raise ValueError(
+                "s-pgd needs the gradient of the model, and this model gives none; "
+                "use an attack that needs none, such as grid-775 or wo-10"
+            )
+        (gradient,) = torch.autograd.grad(total, position)
+        moves = zip(
+            position.detach().unbind(-1), gradient.sign().unbind(-1), self.step_size, strict=True
+        )
+        return Pose(*(part + size * sign for part, sign, size in moves))
+
+
+@attack_name("s-pgd", r"s-?pgd")
+def _spatial_pgd() -> SpatialPGD:
+    return SpatialPGD()
