@@ -1,0 +1,41 @@
+"""Measure and raise the worst-case accuracy of image classifiers under small motions."""
+
+from upright.attacks import (
+    Attack,
+    CandidateSearch,
+    GridSearch,
+    RandomSearch,
+    Score,
+    SpatialPGD,
+    WorstCase,
+    parse_attack,
+)
+from upright.checks import SuspiciousInput
+from upright.evaluation import AttackResult, Evaluation, FooledPoses, evaluate
+from upright.pose import Pose
+from upright.space import PAPER, TransformSpace
+from upright.warp import warp, warp_all
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PAPER",
+    "Attack",
+    "AttackResult",
+    "CandidateSearch",
+    "Evaluation",
+    "FooledPoses",
+    "GridSearch",
+    "Pose",
+    "RandomSearch",
+    "Score",
+    "SpatialPGD",
+    "SuspiciousInput",
+    "TransformSpace",
+    "WorstCase",
+    "__version__",
+    "evaluate",
+    "parse_attack",
+    "warp",
+    "warp_all",
+]

@@ -1,0 +1,6 @@
+"""Accuracy under attacks, for any callable that maps images to logits."""
+
+from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, Interval
+from upright.evaluation.run import evaluate
+
+__all__ = ["AttackResult", "Evaluation", "FooledPoses", "Interval", "evaluate"]

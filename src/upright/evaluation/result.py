@@ -1,0 +1,124 @@
+"""What an evaluation measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from upright.pose import Pose
+
+__all__ = ["AttackResult", "Evaluation", "FooledPoses", "Interval", "pack_bits", "wilson_interval"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % confidence interval of a fraction."""
+
+    low: float
+    high: float
+
+
+def wilson_interval(successes: int, trials: int) -> Interval:
+    """Give Wilson's score interval at 95 %, which stays sensible near 0 and 1."""
+    z = 1.959963984540054
+    share, spread = successes / trials, z * z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    # At either end the bound is exact, and rounding would leave a speck beside it.
+    return Interval(
+        0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
+    )
+
+
+@dataclass(frozen=True)
+class FooledPoses:
+    """Which poses of a grid fool which images, one bit for each."""
+
+    poses: Pose
+    bits: Tensor
+    """uint8, images x ceil(poses / 8), the first pose in the highest bit."""
+
+    def unpack(self) -> Tensor:
+        """Give a bool tensor, images x poses."""
+        bits = np.unpackbits(self.bits.numpy(), axis=1, count=len(self.poses))
+        return torch.from_numpy(bits).bool()
+
+
+def pack_bits(fooled: Tensor) -> Tensor:
+    """Pack a bool tensor, images x poses, for ``FooledPoses``."""
+    return torch.from_numpy(np.packbits(fooled.cpu().numpy(), axis=1))
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What one attack did to all images. Tensors lie on the CPU, in the order of the data."""
+
+    attack: str
+    correct: Tensor
+    """bool, one for each image: it stays correctly classified under all that was tried."""
+    worst_pose: Pose | None
+    """The misclassified pose of highest loss, or the pose of highest loss where none is
+    misclassified; None when only the accuracy was asked."""
+    worst_loss: Tensor | None
+    """The cross-entropy at that pose."""
+    fooled: FooledPoses | None
+    """For attacks that try the same poses on all images: which of them fool which images."""
+    forward_passes: int
+    """Images sent through the model."""
+    seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.correct.double().mean())
+
+    @property
+    def interval(self) -> Interval:
+        return wilson_interval(int(self.correct.sum()), len(self.correct))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Natural accuracy, and what each attack left of it."""
+
+    natural_correct: Tensor
+    natural_loss: Tensor
+    labels: Tensor
+    attacks: dict[str, AttackResult]
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def natural_accuracy(self) -> float:
+        return float(self.natural_correct.double().mean())
+
+    @property
+    def natural_interval(self) -> Interval:
+        return wilson_interval(int(self.natural_correct.sum()), len(self))
+
+    def summary(self) -> dict[str, object]:
+        """Give the figures in a form that JSON holds; accuracies are fractions."""
+        return {
+            "images": len(self),
+            "natural_accuracy": self.natural_accuracy,
+            "natural_interval": _pair(self.natural_interval),
+            "attacks": {
+                name: {
+                    "accuracy": result.accuracy,
+                    "interval": _pair(result.interval),
+                    "forward_passes": result.forward_passes,
+                    "seconds": round(result.seconds, 3),
+                }
+                for name, result in self.attacks.items()
+            },
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def _pair(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]

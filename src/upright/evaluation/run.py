@@ -1,0 +1,265 @@
+"""Evaluate a classifier: its accuracy on images as they are, and under the worst pose of each."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from upright import checks
+from upright.attacks import Attack, CandidateSearch, pick_worst
+from upright.evaluation.question import Question, named_attacks
+from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
+from upright.evaluation.score import Predictor, WorstLoss, is_fooled, loss_of
+from upright.evaluation.state import State, checksum, load_state, save_state
+from upright.evaluation.stream import Chunk, Data, chunks, count_images
+from upright.evaluation.survival import HardestFirst, survivors
+from upright.pose import Pose
+from upright.space import PAPER, TransformSpace
+from upright.warp import Fill, Interpolation
+
+__all__ = ["evaluate"]
+
+_OTHER_DATA = "the state belongs to other data; remove it or name another file"
+
+
+def evaluate(
+    model: checks.Model,
+    data: Data,
+    *,
+    attacks: Sequence[str | Attack] = ("grid-775",),
+    space: TransformSpace = PAPER,
+    only_accuracy: bool = False,
+    fill: Fill = "black",
+    interpolation: Interpolation = "bilinear",
+    canvas: int = 0,
+    limit: int | None = None,
+    batch_size: int | None = None,
+    device: torch.device | str | None = None,
+    generator: torch.Generator | None = None,
+    state: Path | str | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Measure natural accuracy and the accuracy under each attack.
+
+    Args:
+        model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes.
+        data: a pair of tensors (images, labels), a Dataset, a DataLoader, or any iterable of
+            batches; images float in [0, 1], or uint8.
+        attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
+        space: the poses to search.
+        only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
+            the same accuracy in fewer passes.
+        fill: what a pose uncovers, see ``warp``.
+        interpolation: how images are resampled, see ``warp``.
+        canvas: pad all images by this many black pixels first, so that no pose crops them.
+        limit: use the first so many images only.
+        batch_size: at most so many images at once; halved when they do not fit into memory.
+        device: where to compute; where the model's parameters are, unless told.
+        generator: for attacks that draw poses. What is drawn for an image depends on the generator
+            and on the image's place in the data, and on nothing else. Without a generator the draws
+            are those of a fixed seed.
+        state: a file that keeps what is done: the same call continues where it was stopped.
+        progress: show a bar with the time left.
+    """
+    question = Question(
+        attacks=named_attacks(attacks),
+        space=space,
+        only_accuracy=only_accuracy,
+        fill=fill,
+        interpolation=interpolation,
+        canvas=canvas,
+        limit=limit,
+        seed=0 if generator is None else int(torch.randint(2**62, (), generator=generator)),
+    )
+    for name, number in (("limit", limit), ("batch_size", batch_size)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, but is {number}")
+    checks.warn_if_training(model)
+    path = None if state is None else Path(state)
+    kept = State(question.as_json()) if path is None else load_state(path, question.as_json())
+    count = count_images(data, limit)
+    with _bar(progress, count and count * question.passes_per_image) as advance, torch.no_grad():
+        examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
+        for chunk in examination.unfinished(chunks(data, limit), _device(model, device)):
+            examination.measure(chunk)
+            if path is not None:
+                save_state(path, kept)
+    if not kept.done:
+        raise ValueError("the data set is empty: there is nothing to evaluate")
+    return _result(kept, question)
+
+
+@dataclass
+class _Examination:
+    """One pass over the data: what it asks, whom it asks, and what it found so far."""
+
+    question: Question
+    predictor: Predictor
+    kept: State
+    classes: int = 0
+    hardest: dict[str, HardestFirst] = field(default_factory=dict)
+
+    def unfinished(self, source: Iterator[Chunk], device: torch.device) -> Iterator[Chunk]:
+        """Pass on the chunks that are still to be measured, checked and on the device."""
+        resumed, seen, passed = self.kept.done, 0, 0
+        for chunk in source:
+            seen = chunk.start + len(chunk)
+            checks.check_images(chunk.images)
+            placed = Chunk(chunk.start, chunk.images.to(device), chunk.labels.to(device))
+            if chunk.start == 0:
+                self._meet_model(placed)
+            checks.check_labels(chunk.labels, len(chunk), self.classes)
+            if chunk.start >= resumed:
+                yield placed
+                continue
+            passed = checksum(chunk, passed)
+            self.predictor.advance(len(chunk) * self.question.passes_per_image)
+            if seen >= resumed and (seen, passed) != (resumed, self.kept.checksum):
+                raise ValueError(_OTHER_DATA)
+        if seen < resumed:
+            raise ValueError(_OTHER_DATA)
+
+    def _meet_model(self, chunk: Chunk) -> None:
+        """Look at the model's first answers, and set how many images it gets at once."""
+        pixels = chunk.images.shape[-1] * chunk.images.shape[-2]
+        self.predictor.batch_size = self.predictor.batch_size or _batch_size(pixels, chunk.images)
+        few = F.pad(chunk.images[:16], [self.question.canvas] * 4)
+        logits = self.predictor.peek(few)
+        checks.warn_if_probabilities(logits)
+        checks.warn_if_random(logits, self.predictor.peek(few))
+        self.classes = logits.shape[1]
+        if not _alike(self.kept.once("first_logits", logits.float()), logits):
+            raise ValueError(
+                "the state belongs to another model or other data; remove it or name another file"
+            )
+
+    def measure(self, chunk: Chunk) -> None:
+        """Measure one chunk under the zero pose and under each attack."""
+        began = time.perf_counter()
+        space = self.question.space.in_pixels(*chunk.images.shape[-2:])
+        score = WorstLoss(
+            self.predictor,
+            F.pad(chunk.images, [self.question.canvas] * 4),
+            chunk.labels.long(),
+            self.question.fill,
+            self.question.interpolation,
+        )
+        natural = score(Pose.zeros(1, 1))[0]
+        self.kept.keep(
+            labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
+        )
+        for name, attack in self.question.attacks.items():
+            began_attack, passes = time.perf_counter(), self.predictor.passes
+            generator = self.question.generator(name, chunk.start)
+            if self.question.only_accuracy and isinstance(attack, CandidateSearch):
+                poses = attack.candidates(space, len(chunk), generator=generator)
+                hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
+                fallen = is_fooled(natural) & _has_zero(poses)
+                self.kept.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
+            else:
+                _keep_worst(self.kept, name, attack, score, space, generator)
+            self.kept.add(f"{name}/passes", self.predictor.passes - passes)
+            self.kept.add(f"{name}/seconds", time.perf_counter() - began_attack)
+        self.kept.add("seconds", time.perf_counter() - began)
+        self.kept.take(chunk)
+
+
+def _keep_worst(
+    kept: State,
+    name: str,
+    attack: Attack,
+    score: WorstLoss,
+    space: TransformSpace,
+    generator: torch.Generator,
+) -> None:
+    """Search for the worst pose of each image; of poses that all share, note all that fool it."""
+    count = len(score.labels)
+    if isinstance(attack, CandidateSearch):
+        poses = attack.candidates(space, count, generator=generator)
+        values = score(poses)
+        worst = pick_worst(poses, values)
+        if attack.shared:
+            kept.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
+            kept.once(f"{name}/grid", poses[:, 0].stack())
+    else:
+        worst = attack.search(score, space, count, generator=generator)
+    kept.keep(
+        **{
+            f"{name}/fooled": is_fooled(worst.score),
+            f"{name}/pose": worst.pose.stack(),
+            f"{name}/loss": loss_of(worst.score),
+        }
+    )
+
+
+def _has_zero(poses: Pose) -> bool:
+    """Whether all images try the zero pose, whose outcome is known from the natural pass."""
+    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
+
+
+def _result(kept: State, question: Question) -> Evaluation:
+    return Evaluation(
+        natural_correct=~kept.joined("natural_fooled"),
+        natural_loss=kept.joined("natural_loss"),
+        labels=kept.joined("labels"),
+        attacks={name: _attack_result(kept, name) for name in question.attacks},
+        seconds=kept.totals["seconds"],
+    )
+
+
+def _attack_result(kept: State, name: str) -> AttackResult:
+    def pose(key: str) -> Pose | None:
+        stacked = kept.optional(f"{name}/{key}")
+        return None if stacked is None else Pose.unstack(stacked)
+
+    grid, bits = pose("grid"), kept.optional(f"{name}/bits")
+    return AttackResult(
+        attack=name,
+        correct=~kept.joined(f"{name}/fooled"),
+        worst_pose=pose("pose"),
+        worst_loss=kept.optional(f"{name}/loss"),
+        fooled=None if grid is None or bits is None else FooledPoses(grid, bits),
+        forward_passes=int(kept.totals[f"{name}/passes"]),
+        seconds=kept.totals[f"{name}/seconds"],
+    )
+
+
+def _alike(kept: Tensor, logits: Tensor) -> bool:
+    return kept.shape == logits.shape and torch.allclose(
+        kept, logits.float().cpu(), rtol=0.02, atol=0.02
+    )
+
+
+def _batch_size(pixels: int, images: Tensor) -> int:
+    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
+    at_32_by_32 = 4096 if images.is_cuda else 128
+    return max(8, at_32_by_32 * 32 * 32 // pixels)
+
+
+def _device(model: object, device: torch.device | str | None) -> torch.device:
+    if device is None and isinstance(model, torch.nn.Module):
+        for parameter in model.parameters():
+            return parameter.device
+    return torch.device(device or "cpu")
+
+
+@contextlib.contextmanager
+def _bar(show: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
+        task = bar.add_task("evaluating", total=total)
+        yield lambda passes: bar.advance(task, passes)

@@ -1,0 +1,106 @@
+"""The state of a long evaluation on disk, so that it continues where it was stopped.
+
+One safetensors file: the arrays measured so far, and as its metadata what the evaluation was asked,
+so that a state is never continued with another question, other data or another model.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from upright.evaluation.stream import Chunk
+from upright.files import write_whole
+
+__all__ = ["State", "load_state", "save_state"]
+
+
+@dataclass
+class State:
+    """What was measured so far: arrays by name, each a list of one tensor for each chunk."""
+
+    question: dict[str, object]
+    arrays: dict[str, list[Tensor]] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+    done: int = 0
+    checksum: int = 0
+
+    def keep(self, **arrays: Tensor) -> None:
+        """Keep one chunk's arrays."""
+        for name, array in arrays.items():
+            self.arrays.setdefault(name, []).append(array.detach().cpu())
+
+    def add(self, name: str, amount: float) -> None:
+        """Add to a running total."""
+        self.totals[name] = self.totals.get(name, 0) + amount
+
+    def once(self, name: str, array: Tensor) -> Tensor:
+        """Keep an array that is the same for all chunks, and give the one that was kept first."""
+        return self.arrays.setdefault(name, [array.detach().cpu()])[0]
+
+    def joined(self, name: str) -> Tensor:
+        return torch.cat(self.arrays[name])
+
+    def optional(self, name: str) -> Tensor | None:
+        return self.joined(name) if name in self.arrays else None
+
+    def take(self, chunk: Chunk) -> None:
+        """Count a chunk as done, and its content into the checksum of the data."""
+        self.done += len(chunk)
+        self.checksum = checksum(chunk, self.checksum)
+
+
+def checksum(chunk: Chunk, before: int) -> int:
+    """Continue a checksum of images and labels."""
+    for part in (chunk.images, chunk.labels):
+        content = part.detach().cpu().contiguous().view(torch.uint8).numpy()
+        before = zlib.crc32(content.tobytes(), before)
+    return before
+
+
+def save_state(path: Path, state: State) -> None:
+    """Write a state whole or not at all."""
+    metadata = {
+        "question": json.dumps(state.question, sort_keys=True),
+        "totals": json.dumps(state.totals),
+        "done": str(state.done),
+        "checksum": str(state.checksum),
+    }
+    arrays = {name: state.joined(name).contiguous() for name in state.arrays}
+    write_whole(path, save(arrays, metadata))
+
+
+def load_state(path: Path, question: dict[str, object]) -> State:
+    """Read a state, or begin one where there is no file."""
+    if not path.exists():
+        return State(question)
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: [file.get_tensor(name)] for name in file.keys()}  # noqa: SIM118
+        asked = json.loads(metadata["question"])
+        state = State(
+            question,
+            arrays,
+            json.loads(metadata["totals"]),
+            int(metadata["done"]),
+            int(metadata["checksum"]),
+        )
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"{path} is not the state of an evaluation ({error}); remove it"
+        ) from error
+    if asked != json.loads(json.dumps(question)):
+        differing = sorted(key for key in question if asked.get(key) != question[key])
+        raise ValueError(
+            f"{path} belongs to another evaluation (other {', '.join(differing) or 'settings'}); "
+            "remove it or name another file"
+        )
+    return state
