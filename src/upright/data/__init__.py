@@ -1,0 +1,16 @@
+"""Data sets: labelled images by name, from a file, or from a folder.
+
+A new data set is a new file in this folder with one function under `@data_set("name")`. Every
+module here is imported below, so that nothing else needs to know of it.
+"""
+
+import pkgutil
+from importlib import import_module
+
+from upright.data.images import LabelledImages
+from upright.data.registry import Request, Split, data_names, data_set, load_data
+
+__all__ = ["LabelledImages", "Request", "Split", "data_names", "data_set", "load_data"]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

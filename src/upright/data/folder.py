@@ -1,0 +1,157 @@
+"""Images from a folder with one sub-folder for each class.
+
+The sorted names of the sub-folders are the classes. Images are turned upright as their EXIF
+orientation says, and converted to RGB. They come one from each class in turn, so that the first n
+are spread over the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from upright.data.images import LabelledImages
+from upright.data.registry import Request, data_set
+
+__all__ = ["read_folder"]
+
+_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    path: Path
+    label: int
+
+
+def read_folder(
+    path: str | Path,
+    *,
+    resize: int | None = None,
+    center_crop: int | None = None,
+    limit: int | None = None,
+) -> LabelledImages:
+    """Read `path/CLASS/IMAGE`, all images in one size.
+
+    Args:
+        path: The folder that holds one sub-folder for each class.
+        resize: Shorter side in pixels (bilinear, antialiased); None to keep the size.
+        center_crop: Side in pixels of the central square, cut after resizing; None for no crop.
+        limit: Read only so many images, from each class in turn; None for all.
+    """
+    for name, side in (("resize", resize), ("center_crop", center_crop), ("limit", limit)):
+        if side is not None and side < 1:
+            raise ValueError(f"{name} is {side}: give at least 1, or leave it out")
+    folders = _class_folders(Path(path))
+    entries = _in_turn([_image_files(folder) for folder in folders])[:limit]
+    labels = torch.tensor([entry.label for entry in entries])
+    images = _read_all([entry.path for entry in entries], resize, center_crop)
+    return LabelledImages(images, labels, tuple(folder.name for folder in folders))
+
+
+@data_set("folder:DIR", resizes=True)
+def _folder(request: Request) -> LabelledImages:
+    return read_folder(
+        request.location,
+        resize=request.resize,
+        center_crop=request.center_crop,
+        limit=request.limit,
+    )
+
+
+def _class_folders(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise ValueError(f"{path}: no such folder; give one that has a sub-folder for each class")
+    folders = sorted(item for item in path.iterdir() if item.is_dir() and item.name[0] != ".")
+    if not folders:
+        raise ValueError(f"{path}: no sub-folders; put the images of each class into one")
+    return folders
+
+
+def _image_files(folder: Path) -> list[Path]:
+    files = sorted(
+        item
+        for item in folder.iterdir()
+        if item.suffix.lower() in _SUFFIXES and item.name[0] != "." and item.is_file()
+    )
+    if not files:
+        raise ValueError(
+            f"{folder}: no images ({' '.join(_SUFFIXES)}); add some or remove it, or, if it is not"
+            " a class but holds the classes, read it instead"
+        )
+    return files
+
+
+def _in_turn(files: Sequence[Sequence[Path]]) -> list[_Entry]:
+    """The first of each class, then the second of each class, and so on."""
+    return [
+        _Entry(path, label)
+        for round_ in zip_longest(*files)
+        for label, path in enumerate(round_)
+        if path is not None
+    ]
+
+
+def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Tensor:
+    first = _read_image(paths[0], resize, crop)
+    # Filled in place: a list of arrays and their stack would take twice the memory.
+    images = torch.empty((len(paths), *first.shape), dtype=torch.uint8)
+    for index, path in enumerate(paths):
+        image = _read_image(path, resize, crop)
+        if image.shape != first.shape:
+            raise ValueError(
+                f"{path} is {_size(image)} px, {paths[0]} is {_size(first)} px;"
+                " bring all to one size with resize and center_crop"
+            )
+        images[index] = image
+    return images
+
+
+def _size(image: Tensor) -> str:
+    return f"{image.shape[2]} x {image.shape[1]}"
+
+
+def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
+    try:
+        with Image.open(path) as file:
+            picture = _rgb(path, ImageOps.exif_transpose(file))
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+    if resize is not None:
+        picture = _resized(picture, resize)
+    if crop is not None:
+        picture = _cropped(path, picture, crop)
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+
+
+def _rgb(path: Path, picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith(("I", "F")):
+        # Pillow would clip their values at 255, which whitens the picture.
+        raise ValueError(f"{path}: more than 8 bits a channel; save it with 8")
+    if "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+    return picture.convert("RGB")
+
+
+def _resized(picture: Image.Image, shorter: int) -> Image.Image:
+    scale = shorter / min(picture.size)
+    width, height = (max(shorter, round(side * scale)) for side in picture.size)
+    return picture.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _cropped(path: Path, picture: Image.Image, side: int) -> Image.Image:
+    width, height = picture.size
+    if side > min(width, height):
+        raise ValueError(
+            f"{path}: {width} x {height} px has no central square of {side} px;"
+            f" resize to {side} or more, or crop less"
+        )
+    left, top = (width - side) // 2, (height - side) // 2
+    return picture.crop((left, top, left + side, top + side))

@@ -1,0 +1,114 @@
+"""Images from a numpy `.npz` file.
+
+The file holds, for each split, `SPLIT_images` and `SPLIT_labels` (such as `test_images`), or plain
+`images` and `labels`. Images are uint8, N x H x W x C or N x C x H x W with 1 or 3 channels; labels
+are integers, N, counted from 0.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from upright.data.images import LabelledImages
+from upright.data.registry import Request, Split, data_set
+
+__all__ = ["read_npz"]
+
+_CHANNELS = (1, 3)
+_MOST_CLASSES = 1_000_000  # a corrupt label must not ask for billions of class names
+
+
+def read_npz(path: str | Path, *, split: Split = "test") -> LabelledImages:
+    """The images and labels of one split of an `.npz` file; classes are named by their number."""
+    path = Path(path)
+    images, labels = _read_pair(path, split)
+    _check_images(path, images)
+    _check_labels(path, labels, len(images))
+    classes = tuple(str(label) for label in range(int(labels.max()) + 1))
+    pixels = torch.from_numpy(_channels_first(path, images))
+    return LabelledImages(pixels, torch.from_numpy(labels.astype(np.int64)), classes)
+
+
+@data_set("npz:FILE")
+def _npz(request: Request) -> LabelledImages:
+    data = read_npz(request.location, split=request.split)
+    return data if request.limit is None else data.head(request.limit)
+
+
+def _read_pair(path: Path, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; give the path of an .npz file")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            prefix = _prefix(path, split, file.files)
+            return _array(path, file, f"{prefix}images"), _array(path, file, f"{prefix}labels")
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise ValueError(f"{path}: damaged ({error}); copy or write it again") from error
+
+
+def _array(path: Path, file: Mapping[str, Any], name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(file[name])
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: {name} is not an array of numbers ({error}); save it as uint8 or integers"
+        ) from error
+
+
+def _prefix(path: Path, split: Split, names: list[str]) -> str:
+    for prefix in (f"{split}_", ""):
+        if f"{prefix}images" in names and f"{prefix}labels" in names:
+            return prefix
+    raise ValueError(
+        f"{path}: holds {', '.join(names) or 'no arrays'};"
+        f" give it {split}_images and {split}_labels, or images and labels"
+    )
+
+
+def _check_images(path: Path, images: NDArray[Any]) -> None:
+    if images.dtype != np.uint8:
+        raise ValueError(f"{path}: images are {images.dtype}; save them as uint8, 0 to 255")
+    if images.ndim != 4:
+        raise ValueError(
+            f"{path}: images have shape {images.shape}; save them as N x H x W x C"
+            " (grey images with a last axis of 1)"
+        )
+    if images.size == 0:
+        raise ValueError(f"{path}: images have shape {images.shape}; save at least one image")
+
+
+def _check_labels(path: Path, labels: NDArray[Any], images: int) -> None:
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"{path}: labels are {labels.dtype}; save them as integers")
+    if labels.shape != (images,):
+        raise ValueError(
+            f"{path}: {images} images, but labels of shape {labels.shape}; save one label an image"
+        )
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= _MOST_CLASSES:
+        raise ValueError(f"{path}: labels run from {low} to {high}; number the classes from 0")
+
+
+def _channels_first(path: Path, images: NDArray[Any]) -> NDArray[Any]:
+    first, last = images.shape[1] in _CHANNELS, images.shape[3] in _CHANNELS
+    if first and last:
+        raise ValueError(
+            f"{path}: in shape {images.shape} the channels may be axis 1 or axis 3;"
+            " crop or pad the images so that no side is 1 or 3 pixels"
+        )
+    if not first and not last:
+        raise ValueError(
+            f"{path}: shape {images.shape} has no axis of channels;"
+            " save N x H x W x C with C 1 or 3"
+        )
+    return np.ascontiguousarray(images if first else images.transpose(0, 3, 1, 2))

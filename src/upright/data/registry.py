@@ -1,0 +1,117 @@
+"""The data sets by name, and `load_data`, which reads one of them.
+
+A name stands alone (`glyphs`) or before a place (`npz:FILE`, `folder:DIR`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from upright.data.images import LabelledImages
+
+__all__ = ["Reader", "Request", "Split", "data_names", "data_set", "load_data"]
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a data set; a reader uses what applies to it.
+
+    Attributes:
+        location: The place after the colon; empty for a name that stands alone.
+        split: Which part of the data.
+        limit: At most this many images, from the first on; None for all.
+        seed: Of data that is made, not read.
+        resize: Shorter side in pixels, before the crop; None to keep the size.
+        center_crop: Side in pixels of the central square; None for no crop.
+    """
+
+    location: str = ""
+    split: Split = "test"
+    limit: int | None = None
+    seed: int = 0
+    resize: int | None = None
+    center_crop: int | None = None
+
+
+Reader = Callable[[Request], LabelledImages]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    usage: str
+    read: Reader
+    resizes: bool
+
+    @property
+    def placeholder(self) -> str:
+        return self.usage.partition(":")[2]
+
+
+_entries: dict[str, _Entry] = {}
+
+
+def data_set(usage: str, *, resizes: bool = False) -> Callable[[Reader], Reader]:
+    """Register a reader as `name`, or as `name:PLACE` where it needs to be told a place.
+
+    Args:
+        usage: As people type it and as messages list it, such as `glyphs` or `npz:FILE`.
+        resizes: Whether the reader honours `resize` and `center_crop`.
+    """
+
+    def register(read: Reader) -> Reader:
+        name = usage.partition(":")[0]
+        if name in _entries:
+            raise ValueError(f"a data set named {name!r} exists already: choose another name")
+        _entries[name] = _Entry(usage, read, resizes)
+        return read
+
+    return register
+
+
+def data_names() -> tuple[str, ...]:
+    """What `load_data` understands, sorted, such as `glyphs` and `npz:FILE`."""
+    return tuple(sorted(entry.usage for entry in _entries.values()))
+
+
+def load_data(
+    name: str,
+    *,
+    split: Split = "test",
+    limit: int | None = None,
+    seed: int = 0,
+    resize: int | None = None,
+    center_crop: int | None = None,
+) -> LabelledImages:
+    """Read the data set called `name`: one of `data_names()`, the place filled in.
+
+    Args:
+        name: Such as `glyphs`, `npz:cifar10.npz` or `folder:photos/val`.
+        split: Which part; a folder has no parts, its name says which it is.
+        limit: At most this many images, from the first on; None for all.
+        seed: Of data that is made, not read.
+        resize: Shorter side in pixels, for data that comes in any size.
+        center_crop: Side in pixels of the central square, cut after resizing.
+    """
+    if split not in ("train", "test"):
+        raise ValueError(f"no split is called {split!r}: choose train or test")
+    if limit is not None and limit < 1:
+        raise ValueError(f"a limit of {limit} leaves no image: give at least 1, or None for all")
+    entry, location = _find(name)
+    if not entry.resizes and (resize is not None or center_crop is not None):
+        able = ", ".join(sorted(other.usage for other in _entries.values() if other.resizes))
+        raise ValueError(f"{entry.usage} has images of one size: resize and crop only {able}")
+    return entry.read(Request(location, split, limit, seed, resize, center_crop))
+
+
+def _find(name: str) -> tuple[_Entry, str]:
+    key, _, location = name.partition(":")
+    entry = _entries.get(key)
+    if entry is None:
+        raise ValueError(f"no data set is called {name!r}: choose from {', '.join(data_names())}")
+    if bool(location) != bool(entry.placeholder):
+        raise ValueError(f"{name!r} is not how this data set is written: write {entry.usage}")
+    return entry, location

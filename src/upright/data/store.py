@@ -1,0 +1,217 @@
+"""The cache of fetched data sets: one folder a set, with arrays that are mapped, not read.
+
+    ROOT/NAME/{train,test}_images.npy   uint8, N x 3 x 32 x 32
+    ROOT/NAME/{train,test}_labels.npy   int64, N
+    ROOT/NAME/facts.json                where it came from, and the SHA-256 digests
+
+ROOT is `UPRIGHT_DATA` where that is set, else `upright` in the platform's cache folder. A set is
+written under another name and renamed when it is whole, so a folder called NAME is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
+from upright.data.raw import RawSplit, find_fault
+from upright.data.registry import Split
+from upright.files import write_whole
+
+__all__ = [
+    "Checked",
+    "Stored",
+    "cache_folder",
+    "check",
+    "installed",
+    "is_installed",
+    "open_split",
+    "save",
+]
+
+_FACTS = "facts.json"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the cache has of one known set; without the set, `origin` is None and `size_bytes` 0."""
+
+    name: str
+    folder: Path
+    installed: bool
+    counts: Mapping[str, int]
+    classes: int
+    origin: str | None
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The faults that `check` found, one line each."""
+
+    name: str
+    folder: Path
+    faults: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults
+
+
+def cache_folder() -> Path:
+    """`UPRIGHT_DATA`, else `upright` in the platform's cache folder."""
+    chosen = os.environ.get("UPRIGHT_DATA")
+    return Path(chosen).expanduser() if chosen else _platform_cache() / "upright"
+
+
+def installed(*, root: Path | None = None) -> tuple[Stored, ...]:
+    """Every known set, and whether the cache has it."""
+    return tuple(_describe(known, root or cache_folder()) for known in KNOWN.values())
+
+
+def is_installed(known: KnownSet, *, root: Path | None = None) -> bool:
+    return _folder(known, root).joinpath(_FACTS).is_file()
+
+
+def check(name: str | KnownSet, *, root: Path | None = None) -> Checked:
+    """Compute the digests of a stored set again and compare them with the published arrays'."""
+    known = known_set(name)
+    _require(known, root)
+    faults = [_fault_on_disk(known, split, root) for split in SPLITS]
+    return Checked(known.name, _folder(known, root), tuple(f for f in faults if f is not None))
+
+
+def open_split(known: KnownSet, split: Split, *, root: Path | None = None) -> RawSplit:
+    """The stored arrays, mapped into memory: pages are read when they are touched.
+
+    The mapping is copy-on-write: torch accepts it without a copy, and what is written to the arrays
+    never reaches the files.
+    """
+    _require(known, root)
+    folder = _folder(known, root)
+    images, labels = (_map(known, folder / f"{split}_{part}.npy") for part in ("images", "labels"))
+    return RawSplit(images, labels)
+
+
+def save(
+    known: KnownSet, splits: Mapping[Split, RawSplit], *, origin: str, root: Path | None = None
+) -> Path:
+    """Store checked splits, whole or not at all, in place of what was there; give the folder."""
+    folder = _folder(known, root)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = _beside(folder)
+    draft.mkdir()
+    try:
+        for split, raw in splits.items():
+            _write_array(draft / f"{split}_images.npy", raw.images)
+            _write_array(draft / f"{split}_labels.npy", raw.labels)
+        facts = {"name": known.name, "origin": origin, "sha256": dict(known.digests)}
+        write_whole(draft / _FACTS, json.dumps(facts, indent=1).encode())
+        _sync_folder(draft)
+        _swap(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _require(known: KnownSet, root: Path | None) -> None:
+    if not is_installed(known, root=root):
+        raise ValueError(
+            f"{known.name} is not in {root or cache_folder()}:"
+            f" run `upright data fetch {known.name}`"
+        )
+
+
+def _platform_cache() -> Path:
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+
+
+def _folder(known: KnownSet, root: Path | None) -> Path:
+    return (root or cache_folder()) / known.name
+
+
+def _beside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+
+
+def _describe(known: KnownSet, root: Path) -> Stored:
+    folder, there = root / known.name, is_installed(known, root=root)
+    return Stored(
+        name=known.name,
+        folder=folder,
+        installed=there,
+        counts=known.counts,
+        classes=len(known.classes),
+        origin=_origin(folder) if there else None,
+        size_bytes=sum(file.stat().st_size for file in folder.iterdir()) if there else 0,
+    )
+
+
+def _origin(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / _FACTS).read_bytes())["origin"])
+    except (ValueError, KeyError, TypeError):
+        return "unknown"
+
+
+def _fault_on_disk(known: KnownSet, split: Split, root: Path | None) -> str | None:
+    try:
+        return find_fault(known, split, open_split(known, split, root=root))
+    except ValueError as error:
+        return str(error)
+
+
+def _map(known: KnownSet, path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): run `upright data fetch {known.name}`"
+        ) from error
+    return array
+
+
+def _write_array(path: Path, array: NDArray[Any]) -> None:
+    with path.open("wb") as sink:
+        np.save(sink, array)
+        sink.flush()
+        os.fsync(sink.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    if sys.platform == "win32":
+        return  # folders cannot be opened there
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _swap(draft: Path, folder: Path) -> None:
+    """A folder cannot be renamed onto a full one, so the old one is first moved out of the way."""
+    old = _beside(folder)
+    if folder.exists():
+        folder.rename(old)
+    try:
+        draft.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another process has stored the same arrays meanwhile
+            raise
+    _sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
