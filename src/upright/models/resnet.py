@@ -1,0 +1,105 @@
+"""The paper's network: a pre-activation ResNet for small images (He et al. 2016).
+
+6n+2 layers: one convolution, three stages of n blocks with 16, 32 and 64 channels, one linear
+layer. ``resnet32`` is the paper's, ``resnet14`` and so on its family, ``resnet32x2`` has twice the
+channels. Details follow the authors' program: leaky ReLU 0.1, shortcuts without weights, and a
+first block whose activation comes before the shortcut.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from upright.models.layers import Standardise
+from upright.models.registry import network
+
+__all__ = ["ResNet", "resnet"]
+
+_SLOPE = 0.1
+
+
+class ResNet(nn.Module):
+    """Maps images in [0, 1] to logits."""
+
+    def __init__(self, *, depth: int, width: float, classes: int, channels: int) -> None:
+        super().__init__()
+        blocks = (depth - 2) // 6
+        widths = [max(1, round(base * width)) for base in (16, 16, 32, 64)]
+        self.standardise = Standardise()
+        self.stem = _conv(channels, widths[0], stride=1)
+        stages = zip(widths[:-1], widths[1:], (1, 2, 2), strict=True)
+        self.blocks = nn.Sequential(
+            *(
+                Block(before if first else after, after, stride if first else 1)
+                for before, after, stride in stages
+                for first in (True, *[False] * (blocks - 1))
+            )
+        )
+        first_block = self.blocks[0]
+        assert isinstance(first_block, Block)
+        first_block.activate_shortcut = True
+        self.norm = nn.BatchNorm2d(widths[-1])
+        self.linear = nn.Linear(widths[-1], classes)
+        _initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.blocks(self.stem(self.standardise(images)))
+        logits: Tensor = self.linear(_activate(self.norm(features)).mean((2, 3)))
+        return logits
+
+
+class Block(nn.Module):
+    """Two convolutions with norm and activation before each, beside a shortcut without weights."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = nn.BatchNorm2d(before), _conv(before, after, stride)
+        self.norm2, self.conv2 = nn.BatchNorm2d(after), _conv(after, after, 1)
+        self.stride, self.missing = stride, after - before
+        self.activate_shortcut = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = _activate(self.norm1(x))
+        branch: Tensor = self.conv2(_activate(self.norm2(self.conv1(active))))
+        return branch + self._shortcut(active if self.activate_shortcut else x)
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if self.stride > 1:
+            x = F.avg_pool2d(x, self.stride, ceil_mode=True)  # for odd sizes, as the convolution
+        if self.missing:
+            x = F.pad(x, [0, 0, 0, 0, self.missing // 2, self.missing - self.missing // 2])
+        return x
+
+
+def _conv(before: int, after: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(before, after, 3, stride, padding=1, bias=False)
+
+
+def _activate(x: Tensor) -> Tensor:
+    return F.leaky_relu(x, _SLOPE)
+
+
+def _initialise(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.normal_(module.weight, std=math.sqrt(2 / (9 * module.out_channels)))
+        if isinstance(module, nn.Linear):
+            limit = math.sqrt(3 / module.in_features)
+            nn.init.uniform_(module.weight, -limit, limit)
+            nn.init.zeros_(module.bias)
+
+
+@network(
+    "resnetD with D = 6n+2 (as in resnet32, or resnet14x0.5 for half the channels)",
+    r"resnet(\d+)(?:x(\d*\.?\d+))?",
+)
+def resnet(
+    depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3
+) -> ResNet:
+    """Build the ResNet of some depth, 6n+2, and width factor."""
+    if int(depth) < 8 or (int(depth) - 2) % 6:
+        raise ValueError(f"a resnet has 6n+2 layers (8, 14, 20, 26, 32, ...), not {depth}")
+    return ResNet(depth=int(depth), width=float(width or 1), classes=classes, channels=channels)
