@@ -1,0 +1,108 @@
+"""An objective: one point in the product of the paper's independent choices.
+
+| choice                       | values                                                        |
+|------------------------------|---------------------------------------------------------------|
+| what the cross-entropy sees  | ``nat``: originals, ``rob``: transformed, ``mix``: both       |
+| penalty                      | none, ``L2``, ``KL``                                          |
+| x' of the penalty maximises  | the penalty itself, or the cross-entropy                      |
+| x' of the cross-entropy      | maximises it, or is the x' of the penalty                     |
+| how x' is searched           | any attack                                                    |
+| weight of the penalty        | λ                                                             |
+| draws                        | how many x' stand for each original                           |
+
+Forward passes for b unique images, where the attack takes s for one image (k for ``Wo-k``, 5 for
+``S-PGD``, 0 for ``rnd``: a single try needs no score):
+
+| objective                                  | search        | training pass |
+|--------------------------------------------|---------------|---------------|
+| ``std``, ``AT(nat, ·)``                    | 0             | b             |
+| ``std*`` = ``AT(rob, rnd)``                | 0             | b             |
+| ``AT(rob, ·)``                             | s b           | b             |
+| ``AT(mix, ·)``                             | s b           | 2b            |
+| ``ALP``, ``KL-C`` in any batch             | s b           | 2b            |
+| ``L2(nat, ·)``, ``KL(nat, ·)``, ``KL(rob, ·)`` | s b + b   | 2b            |
+| ``L2(rob, Wo-k)``, ``L2(mix, ·)``, ``KL(mix, ·)`` | k b + b | 3b           |
+| the same with ``S-PGD``                    | 2 s b + b     | 3b            |
+
+With ``rnd`` no search is needed at all, and both x' are one: 2b in the training pass. With m draws,
+every transformed image counts m times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from upright.attacks import Attack, CandidateSearch
+from upright.penalties import Penalty
+
+__all__ = ["Batch", "Objective", "Target"]
+
+Batch = Literal["nat", "rob", "mix"]
+Target = Literal["cross-entropy", "penalty"]
+"""What a transformed image is chosen to maximise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What a training step minimises: cross-entropy on a batch, plus λ times a penalty.
+
+    ``Objective.parse("KL(rob, Wo-10)")`` reads the paper's notation, and ``str`` gives it back.
+    """
+
+    batch: Batch
+    attack: Attack | None = None
+    penalty: Penalty | None = None
+    penalty_target: Target = "penalty"
+    batch_target: Target = "cross-entropy"
+    weight: float = 1.0
+    draws: int = 1
+
+    def __post_init__(self) -> None:
+        if self.batch not in get_args(Batch):
+            raise ValueError(f"batch {self.batch!r} is not one of {', '.join(get_args(Batch))}")
+        if self.attack is None and (self.penalty is not None or self.batch != "nat"):
+            raise ValueError("transformed images need an attack that finds them")
+        if self.draws < 1 or not 0 <= self.weight < math.inf:
+            raise ValueError(
+                f"draws must be at least 1 and λ finite and not negative, "
+                f"but are {self.draws} and {self.weight}"
+            )
+        for target in (self.penalty_target, self.batch_target):
+            if target not in get_args(Target):
+                raise ValueError(f"target {target!r} is not one of {', '.join(get_args(Target))}")
+        if self.penalty is None and "penalty" in self.targets:
+            raise ValueError("without a penalty, x' can only maximise the cross-entropy")
+
+    @staticmethod
+    def parse(text: str, *, weight: float | None = None) -> Objective:
+        """Read the paper's notation; ``weight`` replaces the λ in it."""
+        from upright.objective.notation import parse
+
+        return parse(text, weight=weight)
+
+    def __str__(self) -> str:
+        from upright.objective.notation import write
+
+        return write(self)
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The different x' that a step needs, by what they maximise."""
+        wanted: list[Target] = []
+        if self.batch != "nat":
+            wanted.append(self.batch_target)
+        if self.penalty is not None:
+            wanted.append(self.penalty_target)
+        return tuple(dict.fromkeys(wanted))
+
+    @property
+    def single_try(self) -> bool:
+        """Whether x' is drawn once, so that there is nothing to choose and nothing to score."""
+        return isinstance(self.attack, CandidateSearch) and self.attack.passes_per_image == 1
+
+    @property
+    def sees_originals(self) -> bool:
+        """Whether the training pass needs the originals."""
+        return self.batch != "rob" or self.penalty is not None

@@ -1,0 +1,66 @@
+"""Distances between what a model says of an image and of its transformed copy.
+
+Each takes the logits of the originals and of the copies and gives one value for each pair. Leading
+axes broadcast, so that many copies of one original are compared in one call. Gradients flow through
+both sides.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["KL", "L2", "Penalty", "kl_divergence", "squared_distance"]
+
+
+def squared_distance(natural: Tensor, transformed: Tensor, *, scale: float = 0.25) -> Tensor:
+    """Give the squared Euclidean distance of the logits, times ``scale``."""
+    return scale * (natural - transformed).square().sum(-1)
+
+
+def kl_divergence(natural: Tensor, transformed: Tensor) -> Tensor:
+    """Give the divergence KL(softmax(natural) || softmax(transformed))."""
+    log_p, log_q = F.log_softmax(natural, -1), F.log_softmax(transformed, -1)
+    return (log_p.exp() * (log_p - log_q)).sum(-1)
+
+
+class Penalty(abc.ABC):
+    """A distance with its options, as part of an objective."""
+
+    @abc.abstractmethod
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        """Give one value for each pair."""
+
+
+@dataclass(frozen=True)
+class L2(Penalty):
+    """Squared Euclidean distance of the logits; the authors' program divides it by 4."""
+
+    scale: float = 0.25
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        return squared_distance(natural, transformed, scale=self.scale)
+
+
+@dataclass(frozen=True)
+class KL(Penalty):
+    """Divergence of the softmaxes.
+
+    The paper writes KL(f(x'), f(X)), which is ``direction="transformed"``; its numbers were made
+    with KL(f(X), f(x')), ``direction="natural"``.
+    """
+
+    direction: Literal["natural", "transformed"] = "natural"
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("natural", "transformed"):
+            raise ValueError(f"direction {self.direction!r} is neither 'natural' nor 'transformed'")
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        if self.direction == "transformed":
+            natural, transformed = transformed, natural
+        return kl_divergence(natural, transformed)
