@@ -1,0 +1,15 @@
+"""Training: recipes, one plain loop, and checkpoints that survive what kills it."""
+
+from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
+from upright.train.loop import TrainedRun, train
+from upright.train.recipe import Recipe
+
+__all__ = [
+    "Checkpoint",
+    "DamagedCheckpoint",
+    "Recipe",
+    "RunDirectory",
+    "TrainedRun",
+    "load_network",
+    "train",
+]

@@ -1,0 +1,151 @@
+"""A run directory: the recipe, the log, and the last two checkpoints.
+
+    run.json                      the recipe, and what else is needed to build the network
+    log.jsonl                     one line for each log interval
+    checkpoints/STEP.safetensors  weights, buffers and momentum after STEP steps
+    checkpoints/STEP.json         its digest, written after it: a checkpoint without is unfinished
+
+Every file is written whole or not at all, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from upright.files import write_whole
+from upright.models import build_network
+from upright.train.recipe import Recipe
+
+__all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
+
+_KEPT = 2
+
+
+class DamagedCheckpoint(UserWarning):
+    """A checkpoint was passed over, because it is not what was written."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a run after so many steps."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run's files."""
+
+    path: Path
+    recipe: Recipe
+    classes: tuple[str, ...]
+    channels: int
+
+    @staticmethod
+    def create(
+        path: Path, recipe: Recipe, *, classes: tuple[str, ...], channels: int, resume: bool
+    ) -> RunDirectory:
+        """Begin a run, or with ``resume`` continue the one that is there, if it is the same."""
+        if (path / "run.json").exists():
+            run = RunDirectory.open(path)
+            if differences := run.recipe.differences(recipe):
+                raise ValueError(
+                    f"{path} belongs to another recipe ({'; '.join(differences)}); "
+                    "choose another folder"
+                )
+            if not resume:
+                raise ValueError(
+                    f"{path} holds this run already; continue it with --resume, or choose another "
+                    "folder"
+                )
+            return run
+        run = RunDirectory(path, recipe, classes, channels)
+        content = {"recipe": recipe.as_json(), "classes": classes, "channels": channels}
+        write_whole(path / "run.json", json.dumps(content, indent=1).encode())
+        return run
+
+    @staticmethod
+    def open(path: Path) -> RunDirectory:
+        """Open an existing run."""
+        file = path / "run.json"
+        try:
+            content = json.loads(file.read_text())
+            recipe = Recipe.from_json(content["recipe"])
+            return RunDirectory(path, recipe, tuple(content["classes"]), int(content["channels"]))
+        except OSError as error:
+            raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} is damaged ({error}); begin the run in another folder"
+            ) from error
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, then remove those before the last two."""
+        content = save_tensors({k: v.contiguous() for k, v in checkpoint.tensors.items()})
+        name = f"{checkpoint.step:08d}"
+        try:
+            write_whole(self._folder / f"{name}.safetensors", content)
+            about = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest()}
+            write_whole(self._folder / f"{name}.json", json.dumps(about).encode())
+        except OSError as error:
+            kept = f"step {self._steps()[-1]} is kept" if self._steps() else "there is none yet"
+            raise OSError(
+                f"cannot write the checkpoint of step {checkpoint.step} to {self._folder} "
+                f"({error.strerror}); of earlier checkpoints {kept}; make room and use --resume"
+            ) from error
+        for step in self._steps()[:-_KEPT]:
+            (self._folder / f"{step:08d}.json").unlink(missing_ok=True)
+            (self._folder / f"{step:08d}.safetensors").unlink(missing_ok=True)
+
+    def load(self) -> Checkpoint | None:
+        """Read the newest checkpoint that is whole, or None where the run has none yet."""
+        for step in reversed(self._steps()):
+            try:
+                return self._read(step)
+            except (OSError, ValueError, KeyError, SafetensorError) as error:
+                message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
+                warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
+        if self._steps():
+            raise ValueError(f"no checkpoint in {self._folder} is whole; begin the run again")
+        return None
+
+    @property
+    def _folder(self) -> Path:
+        return self.path / "checkpoints"
+
+    def _steps(self) -> list[int]:
+        return sorted(int(file.stem) for file in self._folder.glob("[0-9]*.json"))
+
+    def _read(self, step: int) -> Checkpoint:
+        about: dict[str, Any] = json.loads((self._folder / f"{step:08d}.json").read_text())
+        content = (self._folder / f"{step:08d}.safetensors").read_bytes()
+        if hashlib.sha256(content).hexdigest() != about["sha256"]:
+            raise ValueError("its digest does not fit")
+        return Checkpoint(step, load_tensors(content))
+
+
+def load_network(path: Path) -> nn.Module:
+    """Build a run's network with the weights of its newest checkpoint, in evaluation mode."""
+    run = RunDirectory.open(path)
+    checkpoint = run.load()
+    if checkpoint is None:
+        raise ValueError(f"{path} has no checkpoint yet; train it first")
+    model = build_network(run.recipe.model, classes=len(run.classes), channels=run.channels)
+    weights = {
+        name.removeprefix("model/"): tensor
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith("model/")
+    }
+    model.load_state_dict(weights)
+    return model.eval()

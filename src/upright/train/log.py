@@ -1,0 +1,118 @@
+"""The log of a run: JSON lines, TensorBoard events where asked, and a line in the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from upright.files import write_whole
+from upright.objective import LossTerms
+
+__all__ = ["Log"]
+
+_PARTS = (
+    "total",
+    "natural_loss",
+    "transformed_loss",
+    "penalty",
+    "natural_accuracy",
+    "transformed_accuracy",
+)
+
+
+class Log:
+    """Averages the parts of the loss over an interval, and writes a line at its end."""
+
+    def __init__(
+        self, path: Path, *, start: int, steps: int, batch: int, progress: bool, tensorboard: bool
+    ) -> None:
+        self._path, self._batch = path / "log.jsonl", batch
+        self._sums: dict[str, Tensor] = {}
+        self._steps, self._began = 0, time.perf_counter()
+        _drop_lines_after(self._path, start)
+        self._events = _events(path / "tensorboard") if tensorboard else None
+        columns = (
+            TextColumn("step {task.completed}/{task.total}"),
+            BarColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
+        self._task = self._bar.add_task("", total=steps, completed=start)
+
+    def __enter__(self) -> Log:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        if self._events is not None:
+            self._events.close()
+
+    def add(self, terms: LossTerms) -> None:
+        """Take in one step; nothing is copied to the host."""
+        for part in _PARTS:
+            value = getattr(terms, part)
+            if value is not None:
+                sum_so_far = self._sums.get(part, torch.zeros_like(value.detach()))
+                self._sums[part] = sum_so_far + value.detach()
+        self._steps += 1
+
+    def write(self, step: int, learning_rate: float) -> None:
+        """Write the means since the last line, ``step`` steps into the run."""
+        if not self._steps:
+            return
+        means = {part: float(total) / self._steps for part, total in self._sums.items()}
+        seconds = time.perf_counter() - self._began
+        line = {
+            "step": step,
+            **means,
+            "learning_rate": learning_rate,
+            "images_per_second": round(self._steps * self._batch / seconds, 1),
+        }
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        if self._events is not None:
+            for name, value in line.items():
+                self._events.add_scalar(name, value, step)
+        self._bar.update(self._task, completed=step, description=_in_words(line))
+        self._sums, self._steps, self._began = {}, 0, time.perf_counter()
+
+
+def _in_words(line: dict[str, Any]) -> str:
+    words = [f"loss {line['total']:.3f}"]
+    for part, name in (("natural_accuracy", "natural"), ("transformed_accuracy", "transformed")):
+        if part in line:
+            words.append(f"{name} {100 * line[part]:.1f} %")
+    return ", ".join([*words, f"{line['images_per_second']:.0f} images/s"])
+
+
+def _drop_lines_after(path: Path, step: int) -> None:
+    """Remove what an interrupted run wrote after its last checkpoint."""
+    if path.exists():
+        lines = path.read_text().splitlines(keepends=True)
+        write_whole(path, "".join(line for line in lines if _step_of(line) <= step).encode())
+
+
+def _step_of(line: str) -> float:
+    """The step of a line, or infinity for a line that was torn when the run was killed."""
+    try:
+        return int(json.loads(line)["step"]) if line.endswith("\n") else math.inf
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _events(path: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError("TensorBoard is missing: pip install 'upright[tensorboard]'") from error
+    return SummaryWriter(str(path))

@@ -1,0 +1,101 @@
+"""Everything that determines a training run, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from upright.objective import Objective
+from upright.space import PAPER, TransformSpace
+
+__all__ = ["Recipe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A training run. The defaults are the paper's, for CIFAR-10 and SVHN.
+
+    Two equal recipes give the same weights on a CPU, bit for bit.
+    """
+
+    objective: str = "KL(rob, Wo-10)"
+    """In the paper's notation, see ``Objective``."""
+    data: str = "cifar10"
+    train_images: int | None = None
+    """Use the first so many training images only."""
+    model: str = "resnet32"
+    space: TransformSpace = PAPER
+    """The poses that the objective's attack searches."""
+    steps: int = 80_000
+    batch: int = 64
+    """Unique images a step; their transformed copies come on top."""
+    learning_rate: float = 0.1
+    drops: tuple[float, ...] = (0.5, 0.75)
+    """After these fractions of the steps the learning rate is divided by 10."""
+    momentum: float = 0.9
+    weight_decay: float = 2e-4
+    """On the weights of convolutions and linear layers, not on norms and biases."""
+    flips: bool = True
+    """Mirror images left-right at random."""
+    max_shift: int | None = None
+    """Shift images at random by up to so many whole pixels. By default 4 for ``std``, and none for
+    the others, in which shifts are part of the search."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the network; losses, weights and images are float32 always."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        parsed = Objective.parse(self.objective)
+        shift = (4 if parsed.attack is None else 0) if self.max_shift is None else self.max_shift
+        # One spelling and no default that depends on another field: equal runs have equal recipes.
+        object.__setattr__(self, "objective", str(parsed))
+        object.__setattr__(self, "max_shift", shift)
+        object.__setattr__(self, "drops", tuple(self.drops))
+        if self.steps < 1 or self.batch < 1:
+            raise ValueError(f"steps and batch must be at least 1: {self.steps}, {self.batch}")
+        if not all(0 < drop <= 1 for drop in self.drops):
+            raise ValueError(f"drops must be fractions of the steps, but are {self.drops}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise ValueError(f"precision {self.precision!r} is neither float32 nor bfloat16")
+
+    def learning_rate_at(self, step: int) -> float:
+        """Give the learning rate of a step, counted from 0."""
+        drops = sum(step >= drop * self.steps for drop in self.drops)
+        return float(self.learning_rate / 10**drops)
+
+    def as_json(self) -> dict[str, Any]:
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Recipe:
+        """Read a recipe; a field that is not known, or of the wrong kind, is named."""
+        known = {field.name for field in dataclasses.fields(Recipe)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(
+                f"a recipe has no {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+            )
+        try:
+            space = TransformSpace(**values["space"]) if "space" in values else PAPER
+            return Recipe(
+                **{**values, "space": space, "drops": tuple(values.get("drops", (0.5, 0.75)))}
+            )
+        except TypeError as error:
+            raise ValueError(f"not a recipe: {error}") from error
+
+    @property
+    def hash(self) -> str:
+        """Twelve hexadecimal digits that stand for all fields."""
+        canonical = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def differences(self, other: Recipe) -> list[str]:
+        """Name the fields in which two recipes differ."""
+        mine, theirs = self.as_json(), other.as_json()
+        return [
+            f"{name} {theirs[name]!r} instead of {mine[name]!r}"
+            for name in mine
+            if mine[name] != theirs[name]
+        ]
