@@ -1,0 +1,94 @@
+"""The command ``upright``.
+
+Each command is a function whose parameters are its options, or a dataclass whose fields are, and
+which is then called. A new one is a line in ``_COMMANDS``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tyro.extras import SubcommandApp
+
+from upright import __version__
+from upright.cli import data
+from upright.cli.evaluate import Evaluate
+from upright.cli.messages import one_line, one_line_warnings, say
+from upright.cli.train import Train
+
+__all__ = ["main"]
+
+Command = Callable[..., Any]
+
+_COMMANDS: dict[str, Command | dict[str, Command]] = {
+    "evaluate": Evaluate,
+    "train": Train,
+    "data": {"fetch": data.fetch, "check": data.check, "list": data.list_sets},
+}
+
+_DESCRIPTION = (
+    "Measure the worst-case accuracy of image classifiers under small rotations and translations, "
+    "and train classifiers in which it is high. "
+    "`upright --version` gives the version."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; give the exit code: 0, 2 after an error, 130 after an interrupt."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:
+        print(f"upright {__version__}")
+        return 0
+    try:
+        command = _app(_COMMANDS).cli(
+            prog="upright", description=_DESCRIPTION, args=arguments or ["--help"]
+        )
+    except SystemExit as stop:  # after --help, or after an argument that cannot be
+        return _code(stop)
+    return _run(command)
+
+
+def _run(command: Callable[[], object]) -> int:
+    try:
+        with one_line_warnings():
+            command()
+    except SystemExit as stop:
+        return _code(stop)
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    # RuntimeError is what PyTorch raises where model, images and device do not go together.
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+        say(f"error: {one_line(error)}")
+        return 2
+    return 0
+
+
+def _code(stop: SystemExit) -> int:
+    return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+
+
+def _app(commands: dict[str, Command | dict[str, Command]]) -> SubcommandApp:
+    app = SubcommandApp()
+    for name, command in commands.items():
+        if isinstance(command, dict):
+            app.command(_app(dict(command)), name=name, help=", ".join(command))
+        else:
+            app.command(name=name)(_deferred(command))
+    return app
+
+
+def _deferred(command: Command) -> Command:
+    """Let the parser prepare a call that ``_run`` makes: it has its own way with errors."""
+    if inspect.isclass(command):
+        return command
+
+    @functools.wraps(command)
+    def prepare(*args: Any, **options: Any) -> Callable[[], Any]:
+        return functools.partial(command, *args, **options)
+
+    return prepare

@@ -1,0 +1,121 @@
+"""``upright evaluate``: the accuracy of a model on images as they are, and under attacks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from rich.console import Console
+from tyro.conf import Positional, UseAppendAction, arg
+
+from upright.attacks import Attack, parse_attack
+from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.record import evaluation_record
+from upright.cli.table import evaluation_table
+from upright.data import Split, load_data
+from upright.evaluation import Evaluation, evaluate
+from upright.files import write_whole
+from upright.sources import load_model
+from upright.space import TransformSpace
+from upright.warp import Fill, Interpolation
+
+__all__ = ["Evaluate"]
+
+# The text of an option that may be left out says what happens then, better than "(default: None)".
+_Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+_Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
+_File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Measure a classifier's accuracy under the worst small rotation and translation."""
+
+    model: Positional[Annotated[str, arg(metavar="MODEL")]]
+    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export, or
+    the folder of a run of `upright train`.
+    FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
+    data: Annotated[str, arg(metavar="DATA")]
+    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""
+    attack: UseAppendAction[
+        Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
+    ] = ()
+    """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31, wo-10, rnd or s-pgd.
+    Give it several times for several attacks; without it, grid-775 is run."""
+    max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
+    """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
+    max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
+    """Largest rotation either way, in degrees."""
+    fill: Fill = "black"
+    """What a pose uncovers."""
+    interpolation: Interpolation = "bilinear"
+    """How images are resampled."""
+    canvas: Annotated[int, arg(metavar="PIXELS")] = 0
+    """Pad all images by so many black pixels on each side first, so that no pose crops them."""
+    split: Split = "test"
+    """Which part of the data."""
+    limit: _Number = None
+    """Use the first N images only."""
+    resize: _Number = None
+    """Scale images of a folder so that their shorter side has N pixels."""
+    center_crop: _Number = None
+    """Cut out the central N x N pixels of images of a folder, after resizing."""
+    details: bool = False
+    """Find the worst pose of each image, and write it to the JSON file.
+    Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
+    batch_size: _Number = None
+    """At most N images at once; chosen by their size, and halved where they do not fit."""
+    device: _Name = None
+    """Where to compute, such as cpu or cuda; a GPU where there is one."""
+    seed: _Number = None
+    """Seed of the poses that attacks draw; without, a fixed one."""
+    state: _File = None
+    """Keep what is done in this file: the same command continues where it was stopped."""
+    json: _File = None
+    """Write the result to this file; accuracies as fractions."""
+
+    def __call__(self) -> None:
+        """Evaluate, print a table, and write the JSON file."""
+        space = parse_space(self.max_translation, self.max_rotation)
+        device = parse_device(self.device)
+        attacks = [parse_attack(name) for name in self.attack or ("grid-775",)]
+        for path in (self.json, self.state):
+            writable(path)
+        evaluation = self._evaluate(attacks, space, device)
+        title = f"{self.model} on {self.data}: {len(evaluation)} images"
+        Console().print(evaluation_table(evaluation, title=title, space=space))
+        if self.json is not None:
+            record = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
+            write_whole(self.json, json.dumps(record, indent=1, default=str).encode() + b"\n")
+
+    def _evaluate(
+        self, attacks: list[Attack], space: TransformSpace, device: torch.device
+    ) -> Evaluation:
+        model = load_model(self.model, device=device)
+        data = load_data(
+            self.data,
+            split=self.split,
+            limit=self.limit,
+            resize=self.resize,
+            center_crop=self.center_crop,
+        )
+        return evaluate(
+            model,
+            (data.images, data.labels),
+            attacks=attacks,
+            space=space,
+            only_accuracy=not self.details,
+            fill=self.fill,
+            interpolation=self.interpolation,
+            canvas=self.canvas,
+            limit=self.limit,
+            batch_size=self.batch_size,
+            device=device,
+            generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
+            state=self.state,
+            progress=sys.stderr.isatty(),
+        )

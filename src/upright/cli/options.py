@@ -1,0 +1,53 @@
+"""Options that several commands share, as text that people type, and what it means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from upright.space import TransformSpace
+
+__all__ = ["parse_device", "parse_space", "writable"]
+
+
+def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
+    """Make a space from a limit in pixels (``3``) or of the size (``10%``), and one in degrees."""
+    text = max_translation.strip()
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise ValueError(
+            f"a translation of {max_translation!r} is not understood; give pixels, as in 3, or a "
+            "part of the image's size, as in 10%"
+        ) from None
+    if text.endswith("%"):
+        return TransformSpace.of(number / 100, max_rotation, unit="image")
+    return TransformSpace.of(number, max_rotation)
+
+
+def parse_device(name: str | None) -> torch.device:
+    """Give the device of that name; without one, a GPU where there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    # What an absent device raises depends on the device.
+    except Exception as error:
+        raise ValueError(
+            f"device {name!r} cannot be used here; leave it out, or name one that can, such as cpu"
+        ) from error
+    return device
+
+
+def writable(path: Path | None) -> None:
+    """Check that a file can be written before hours are spent on what is to go into it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written: {folder} is not a folder that may be changed")

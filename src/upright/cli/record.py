@@ -1,0 +1,67 @@
+"""Results as JSON."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from upright import __version__
+from upright.evaluation import AttackResult, Evaluation
+from upright.space import TransformSpace
+
+__all__ = ["evaluation_record"]
+
+
+def evaluation_record(
+    evaluation: Evaluation, *, options: dict[str, Any], space: TransformSpace, device: torch.device
+) -> dict[str, object]:
+    """Give what was measured, and what it takes to measure it again; accuracies are fractions.
+
+    Where the worst poses are known, ``details`` has them for each image, in the order of the data.
+    """
+    record = {"model": options["model"], "data": options["data"], "space": asdict(space)}
+    record |= evaluation.summary()
+    if all(result.worst_pose is not None for result in evaluation.attacks.values()):
+        record["details"] = _details(evaluation)
+    return record | {"options": options, "device": _describe(device), "versions": _versions()}
+
+
+def _details(evaluation: Evaluation) -> dict[str, object]:
+    return {
+        "labels": evaluation.labels.tolist(),
+        "natural_correct": evaluation.natural_correct.tolist(),
+        "natural_loss": evaluation.natural_loss.tolist(),
+        "attacks": {name: _worst(result) for name, result in evaluation.attacks.items()},
+    }
+
+
+def _worst(result: AttackResult) -> dict[str, object]:
+    assert result.worst_pose is not None
+    assert result.worst_loss is not None
+    found: dict[str, object] = {
+        "correct": result.correct.tolist(),
+        "worst_dx_px": result.worst_pose.dx.tolist(),
+        "worst_dy_px": result.worst_pose.dy.tolist(),
+        "worst_angle_degrees": result.worst_pose.angle.tolist(),
+        "worst_loss": result.worst_loss.tolist(),
+    }
+    if result.fooled is not None:
+        found["fooling_poses"] = result.fooled.unpack().sum(1).tolist()
+    return found
+
+
+def _describe(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "upright": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }

@@ -1,0 +1,96 @@
+"""``upright train``: train a classifier by one of the paper's objectives."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from upright.cli.messages import say
+from upright.cli.options import parse_device, parse_space
+from upright.objective import Objective
+from upright.train import Recipe, train
+
+__all__ = ["Train"]
+
+_Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a classifier that stays upright. The defaults are the paper's recipe.
+
+    Ctrl-C or SIGTERM writes a checkpoint and stops; the same command with --resume continues.
+    """
+
+    objective: Positional[Annotated[str, arg(metavar="OBJECTIVE")]]
+    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)"."""
+    data: Annotated[str, arg(metavar="DATA")]
+    """glyphs, cifar10, cifar100, svhn, npz:FILE or folder:DIR."""
+    out: Annotated[Path, arg(metavar="DIR")]
+    """The run's folder: recipe, log and checkpoints."""
+    model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
+    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet."""
+    steps: int = 80_000
+    batch: int = 64
+    """Unique images a step."""
+    learning_rate: float = 0.1
+    """Divided by 10 after half and after three quarters of the steps."""
+    weight_decay: float = 2e-4
+    weight: Annotated[float | None, arg(name="lambda", metavar="λ", help_behavior_hint="")] = None
+    """Weight of the penalty; without, 8 for KL and 1 for L2."""
+    max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
+    """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
+    max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
+    """Largest rotation either way, in degrees."""
+    flips: bool = True
+    """Mirror images left-right at random."""
+    train_images: _Number = None
+    """Use the first N training images only."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the network."""
+    seed: int = 0
+    resume: bool = False
+    """Continue the run in the folder."""
+    device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
+    """Where to compute, such as cpu or cuda; a GPU where there is one."""
+    checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
+    log_every: Annotated[int, arg(metavar="STEPS")] = 100
+    tensorboard: bool = False
+    """Write TensorBoard events too."""
+
+    def __call__(self) -> None:
+        """Train, and say where the run is."""
+        run = train(
+            self._recipe(),
+            self.out,
+            resume=self.resume,
+            device=parse_device(self.device),
+            checkpoint_every=self.checkpoint_every,
+            log_every=self.log_every,
+            progress=sys.stderr.isatty(),
+            tensorboard=self.tensorboard,
+        )
+        if not run.finished:
+            say(f"stopped after step {run.step} of {self.steps}; --resume continues")
+            raise SystemExit(130)
+        print(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
+            objective=str(Objective.parse(self.objective, weight=self.weight)),
+            data=self.data,
+            train_images=self.train_images,
+            model=self.model,
+            space=parse_space(self.max_translation, self.max_rotation),
+            steps=self.steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            flips=self.flips,
+            precision=self.precision,
+            seed=self.seed,
+        )

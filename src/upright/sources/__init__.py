@@ -1,0 +1,15 @@
+"""Models by name, from wherever people keep them.
+
+A new kind of name is a new file in this folder with one function under ``@model_source``; every
+module here is imported below, so nothing else needs to know of it.
+"""
+
+import pkgutil
+from importlib import import_module
+
+from upright.sources.registry import load_model, model_names, model_source
+
+__all__ = ["load_model", "model_names", "model_source"]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,29 @@
+"""What must be there before a model can be loaded: its file, and the library that reads it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["need_file", "need_library"]
+
+
+def need_file(name: str) -> Path:
+    """Give the path of a file that exists."""
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ValueError(f"{name}: no such file; give the path of the model's file")
+    return path
+
+
+def need_library(library: str, *, extra: str, wanted: str) -> Any:
+    """Import a library that comes with an extra of this package only."""
+    try:
+        return import_module(library)
+    # A broken installation may raise anything: timm without a fitting torchvision, RuntimeError.
+    except Exception as error:
+        raise ValueError(
+            f"{wanted} needs {library}, which cannot be imported ({error}): install the extra "
+            f"{extra!r} of upright, or {library} itself"
+        ) from error

@@ -1,0 +1,74 @@
+"""Models in ONNX files, run by onnxruntime: ``FILE.onnx``. They give no gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from upright.checks import Model
+from upright.sources.needs import need_file, need_library
+from upright.sources.registry import model_source
+from upright.sources.sized import Sized
+
+__all__ = ["OnnxModel", "load_onnx"]
+
+_FLOAT = "tensor(float)"
+
+
+class OnnxModel:
+    """One float32 input of images, one float32 output of logits."""
+
+    def __init__(self, path: Path, *, device: torch.device) -> None:
+        runtime = need_library("onnxruntime", extra="onnx", wanted=path.name)
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors; its warnings are about speed
+        there = runtime.get_available_providers()
+        gpu = ["CUDAExecutionProvider"] if device.type == "cuda" else []
+        providers = [name for name in (*gpu, "CPUExecutionProvider") if name in there]
+        try:
+            self._session = runtime.InferenceSession(path, options, providers=providers)
+        # The runtime's errors have no base class of their own.
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise ValueError(f"{path} cannot be read as an ONNX model: {text}") from error
+        self._input = _only(path, "input", self._session.get_inputs())
+        self._output = _only(path, "output", self._session.get_outputs())
+        self.shape: list[int | str | None] = self._input.shape
+
+    def __call__(self, images: Tensor) -> Tensor:
+        feed = {self._input.name: images.detach().float().cpu().contiguous().numpy()}
+        (logits,) = self._session.run([self._output.name], feed)
+        return torch.from_numpy(logits).to(images.device)
+
+
+@model_source("FILE.onnx", r"(.+\.onnx)")
+def load_onnx(name: str, *, device: torch.device) -> Model:
+    """Load an ONNX model; one that was exported for a fixed batch size takes any."""
+    path = need_file(name)
+    model = OnnxModel(path, device=device)
+    if len(model.shape) != 4:
+        raise ValueError(
+            f"{path} takes input of shape {model.shape}; export a model that takes images, "
+            "N x C x H x W"
+        )
+    # Sizes that may vary have a name, or none.
+    batch, *image = (size if isinstance(size, int) else None for size in model.shape)
+    return Sized(model, batch or 1, batch, tuple(image))
+
+
+def _only(path: Path, kind: str, values: list[Any]) -> Any:
+    if len(values) != 1:
+        names = ", ".join(value.name for value in values)
+        raise ValueError(
+            f"{path} has {len(values)} {kind}s ({names}); export a model from images to logits "
+            "alone"
+        )
+    if values[0].type != _FLOAT:
+        raise ValueError(
+            f"the {kind} of {path} is {values[0].type}, but must be {_FLOAT}; export a float32 "
+            "model from images to logits"
+        )
+    return values[0]

@@ -1,0 +1,54 @@
+"""Exported models are fixed to the sizes that they were exported with: make them take any batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from upright.checks import Model, check_logits
+
+__all__ = ["Sized"]
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Sends a model batches of the sizes that it takes, and says which images it does not take.
+
+    Attributes:
+        model: the exported model.
+        least: images that a batch must have; a smaller batch is filled up with black images.
+        most: images that a batch may have; None for any number.
+        image: channels, height and width; None for any.
+    """
+
+    model: Model
+    least: int
+    most: int | None
+    image: tuple[int | None, ...]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        self._check(images)
+        parts = images.split(self.most or max(1, len(images)))
+        return torch.cat([self._ask(part) for part in parts])
+
+    def _ask(self, images: Tensor) -> Tensor:
+        missing = max(0, self.least - len(images))
+        logits = self.model(F.pad(images, [0] * 7 + [missing]) if missing else images)
+        check_logits(logits, len(images) + missing)
+        return logits[: len(images)]
+
+    def _check(self, images: Tensor) -> None:
+        pairs = zip(self.image, images.shape[1:], strict=True)
+        if any(wanted not in (None, size) for wanted, size in pairs):
+            raise ValueError(
+                f"the model was exported for images of {_times(self.image)} "
+                f"(channels x height x width), but these are {_times(images.shape[1:])}; "
+                "resize the images, or export the model for this size"
+            )
+
+
+def _times(sizes: tuple[int | None, ...] | torch.Size) -> str:
+    return " x ".join("any" if size is None else str(size) for size in sizes)
