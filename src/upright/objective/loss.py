@@ -109,7 +109,7 @@ class RegularizedLoss(nn.Module):
                 }
             # One list serves both targets: each still sees draws from the same distribution.
             candidates = attack.candidates(space, count, generator=generator)
-            logits = search.logits(candidates)
+            logits = search.logits(candidates, with_originals="penalty" in targets)
             return {
                 target: pick_worst(candidates, search.value(target, logits)).pose
                 for target in targets
@@ -132,14 +132,20 @@ class _Search:
     labels: Tensor
 
     @cached_property
-    def natural(self) -> Tensor:
-        """The logits of the originals, once for each draw."""
+    def originals(self) -> Tensor:
+        """The logits of the originals."""
         with torch.no_grad():
-            return _logits(self.model, self.images).repeat(self.loss.objective.draws, 1)
+            return _logits(self.model, self.images)
 
-    def logits(self, pose: Pose) -> Tensor:
+    def logits(self, pose: Pose, *, with_originals: bool = False) -> Tensor:
+        """The logits under a pose; on the way also those of the originals, in the same call."""
         moved = self.loss._warp(self.repeated, pose)
-        answers = _logits(self.model, moved.flatten(0, -4))
+        asked = moved.flatten(0, -4)
+        if with_originals:
+            answers = _logits(self.model, torch.cat((self.images, asked)))
+            self.originals, answers = answers.split((len(self.images), len(asked)))
+        else:
+            answers = _logits(self.model, asked)
         return answers.reshape(*moved.shape[:-3], -1)
 
     def value(self, target: Target, logits: Tensor) -> Tensor:
@@ -147,7 +153,8 @@ class _Search:
             labels = self.labels.expand(logits.shape[:-1])
             return F.cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
         assert self.loss.objective.penalty is not None
-        return self.loss.objective.penalty(self.natural, logits)
+        originals = self.originals.repeat(self.loss.objective.draws, 1)
+        return self.loss.objective.penalty(originals, logits)
 
     def score(self, target: Target) -> Score:
         return lambda pose: self.value(target, self.logits(pose))

@@ -1,14 +1,18 @@
 """Training: recipes, one plain loop, and checkpoints that survive what kills it."""
 
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
+from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.loop import TrainedRun, train
 from upright.train.recipe import Recipe
 
 __all__ = [
+    "PLAIN",
     "Checkpoint",
     "DamagedCheckpoint",
     "Recipe",
     "RunDirectory",
+    "SlowPath",
+    "Speed",
     "TrainedRun",
     "load_network",
     "train",

@@ -1,4 +1,4 @@
-"""Batches of augmented training images, each a function of the recipe and the step alone.
+"""Which images a step sees and how they are augmented: functions of recipe and step alone.
 
 Nothing is carried from step to step, so that a run continues from any step as if it had never
 stopped.
@@ -7,7 +7,6 @@ stopped.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,15 +15,7 @@ from upright.pose import Pose
 from upright.train.recipe import Recipe
 from upright.warp import warp
 
-__all__ = ["Batch", "Batches", "augment", "seed_for"]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Float images in [0, 1] and their labels."""
-
-    images: Tensor
-    labels: Tensor
+__all__ = ["Batches", "augment", "seed_for"]
 
 
 def seed_for(seed: int, use: str, index: int) -> int:
@@ -36,27 +27,21 @@ def seed_for(seed: int, use: str, index: int) -> int:
 class Batches:
     """Shuffles the data anew for each epoch; what is left over at an epoch's end is skipped."""
 
-    def __init__(self, images: Tensor, labels: Tensor, recipe: Recipe) -> None:
-        if len(images) < recipe.batch:
-            raise ValueError(f"{len(images)} images do not fill a batch of {recipe.batch}")
-        self._images, self._labels, self._recipe = images, labels, recipe
+    def __init__(self, images: int, recipe: Recipe) -> None:
+        if images < recipe.batch:
+            raise ValueError(f"{images} images do not fill a batch of {recipe.batch}")
+        self._images, self._recipe = images, recipe
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def rows(self, step: int) -> Tensor:
         """Give the rows of the data that a step sees."""
         size = self._recipe.batch
-        epoch, place = divmod(step, len(self._images) // size)
+        epoch, place = divmod(step, self._images // size)
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(seed_for(self._recipe.seed, "epoch", epoch))
-            self._order = torch.randperm(len(self._images), generator=generator)
+            self._order = torch.randperm(self._images, generator=generator)
             self._epoch = epoch
         return self._order[place * size : (place + 1) * size]
-
-    def at(self, step: int, generator: torch.Generator) -> Batch:
-        """Give the batch of a step, augmented with draws from ``generator``."""
-        rows = self.rows(step).to(self._images.device)
-        images = self._images[rows].float() / 255
-        return Batch(augment(images, self._recipe, generator), self._labels[rows])
 
 
 def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:

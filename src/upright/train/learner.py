@@ -1,81 +1,184 @@
-"""A network, its optimiser and one step of training."""
+"""A network, its optimiser and one step of training, plain or as one CUDA graph."""
 
 from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
 
+from upright.checks import Model
+from upright.data import LabelledImages
 from upright.models import build_network
 from upright.objective import LossTerms, RegularizedLoss
-from upright.train.batches import Batches, seed_for
+from upright.train.batches import Batches, augment, seed_for
 from upright.train.recipe import Recipe
 
-__all__ = ["Learner"]
+__all__ = ["PLAIN", "Learner", "SlowPath", "Speed"]
+
+PARTS = tuple(field.name for field in fields(LossTerms) if field.name != "poses")
+
+
+class SlowPath(UserWarning):
+    """A measure that would make training faster cannot be used here."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What makes a step fast on a GPU. It changes the time of a step and, but for rounding,
+    nothing else."""
+
+    graph: bool = True
+    """Capture the whole step in a CUDA graph, and replay it."""
+    compile: bool = True
+    """Compile the network."""
+
+    def possible_on(self, device: torch.device) -> Speed:
+        """Leave out what the device cannot do, and say so."""
+        if device.type != "cuda":
+            return PLAIN
+        if self.compile and not _has_triton():
+            warnings.warn("Triton is missing: the network is not compiled", SlowPath, stacklevel=2)
+            return Speed(graph=self.graph, compile=False)
+        return self
+
+
+PLAIN = Speed(graph=False, compile=False)
 
 
 class Learner:
-    """What a run changes as it goes: weights, buffers and momentum."""
+    """What a run changes as it goes: weights, buffers and momentum; and how it takes a step."""
 
     def __init__(
-        self, recipe: Recipe, *, classes: int, channels: int, device: torch.device
+        self, recipe: Recipe, data: LabelledImages, device: torch.device, speed: Speed = PLAIN
     ) -> None:
-        self.recipe = recipe
+        self.recipe, self.device, self.speed = recipe, device, speed
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
-        self.model = build_network(recipe.model, classes=classes, channels=channels).to(device)
+        self.model = build_network(
+            recipe.model, classes=len(data.classes), channels=data.images.shape[1]
+        ).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model.train()
-        self.optimizer = make_optimizer(self.model, recipe)
-        self.generator = torch.Generator(device)
-        self.loss = RegularizedLoss(recipe.objective, recipe.space, generator=self.generator)
-        self._forward = _InPrecision(self.model, recipe.precision)
+        self.optimizer = make_optimizer(self.model, recipe, device)
+        self._batches = Batches(len(data), recipe)
+        self._images, self._labels = data.images.to(device), data.labels.to(device)
+        self._rows = torch.zeros(recipe.batch, dtype=torch.long, device=device)
+        self._generator = torch.Generator(device)
+        self._loss = RegularizedLoss(recipe.objective, recipe.space, generator=self._generator)
+        self._forward: Model = InPrecision(self.model, recipe.precision)
+        if speed.compile:
+            self._forward = torch.compile(self._forward, dynamic=False)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._steps = 0
 
-    def step(self, step: int, batches: Batches) -> LossTerms:
+    def step(self, step: int) -> None:
         """Take one step; what is drawn in it depends on the recipe and the step alone."""
+        if self.speed.graph and self._graph is None:
+            self._graph = self._capture()
+        self._prepare(step)
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._compute()
+        self._steps += 1
+
+    def _prepare(self, step: int) -> None:
+        """Set all in which one step differs from another."""
         seed = seed_for(self.recipe.seed, "step", step)
-        self.generator.manual_seed(seed)
-        torch.manual_seed(seed)  # for networks with dropout
-        batch = batches.at(step, self.generator)
+        self._generator.manual_seed(seed)
+        if self._graph is None:
+            torch.manual_seed(seed)  # for networks with dropout
+        self._rows.copy_(self._batches.rows(step), non_blocking=True)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.learning_rate_at(step)
-        terms = self.loss(self._forward, batch.images, batch.labels)
-        self.optimizer.zero_grad()
+            group["lr"].fill_(self.recipe.learning_rate_at(step))
+
+    def _compute(self) -> None:
+        """Search, forward, backward and update, with nothing that waits for the device."""
+        images = augment(self._images[self._rows].float() / 255, self.recipe, self._generator)
+        terms = self._loss(self._forward, images, self._labels[self._rows])
+        self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward()
         self.optimizer.step()
-        return terms  # type: ignore[no-any-return]
+        for part in PARTS:
+            value = getattr(terms, part)
+            if value is not None:
+                self._sums.setdefault(part, torch.zeros_like(value.detach())).add_(value.detach())
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Record a step, after a few that compile and warm up and are then undone."""
+        before = {name: tensor.clone() for name, tensor in self.state().items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._prepare(0)
+                self._compute()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._generator)
+        with torch.cuda.graph(graph):
+            self._compute()
+        self.restore(before)
+        self._forget()
+        return graph
+
+    def means(self) -> dict[str, float]:
+        """Give the mean of each part of the loss since the last call."""
+        means = {part: float(total) / max(1, self._steps) for part, total in self._sums.items()}
+        self._forget()
+        return means
+
+    def _forget(self) -> None:
+        for total in self._sums.values():
+            total.zero_()
+        self._steps = 0
+
+    def is_sane(self) -> bool:
+        """Whether every loss since the last call of ``means`` was finite."""
+        return bool(self._sums["total"].isfinite())
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""
         tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             momentum = self.optimizer.state[parameter].get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum/{name}"] = momentum
+            tensors[f"momentum/{name}"] = (
+                torch.zeros_like(parameter) if momentum is None else momentum
+            ).detach()
         return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take up a state that was kept."""
+        """Take up a state that was kept; in place, since a graph knows tensors by their place."""
         prefix = "model/"
         weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         self.model.load_state_dict(weights)
         for name, parameter in self.model.named_parameters():
-            if f"momentum/{name}" in tensors:
-                momentum = torch.empty_like(parameter).copy_(tensors[f"momentum/{name}"])
-                self.optimizer.state[parameter]["momentum_buffer"] = momentum
+            state = self.optimizer.state[parameter]
+            momentum = state.setdefault("momentum_buffer", torch.zeros_like(parameter.detach()))
+            if momentum is None:
+                momentum = state["momentum_buffer"] = torch.zeros_like(parameter.detach())
+            momentum.copy_(tensors[f"momentum/{name}"])
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.SGD:
+def make_optimizer(model: nn.Module, recipe: Recipe, device: torch.device) -> torch.optim.SGD:
     """Make SGD that decays matrices and kernels, and leaves norms and biases alone."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    decayed = [parameter for parameter in parameters if parameter.ndim > 1]
-    others = [parameter for parameter in parameters if parameter.ndim <= 1]
     groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {
+            "params": [parameter for parameter in parameters if (parameter.ndim > 1) == decayed],
+            "weight_decay": recipe.weight_decay if decayed else 0.0,
+            # A tensor of its own for each group: a graph reads it anew at every step.
+            "lr": torch.tensor(recipe.learning_rate, device=device),
+        }
+        for decayed in (True, False)
     ]
-    return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum)
+    on_gpu = device.type == "cuda"
+    return torch.optim.SGD(groups, momentum=recipe.momentum, fused=on_gpu, foreach=not on_gpu)
 
 
-class _InPrecision(nn.Module):
+class InPrecision(nn.Module):
     """Runs the network, and nothing around it, in the recipe's precision."""
 
     def __init__(self, model: nn.Module, precision: str) -> None:
@@ -86,3 +189,7 @@ class _InPrecision(nn.Module):
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.half_precision):
             return self.model(images)  # type: ignore[no-any-return]
+
+
+def _has_triton() -> bool:
+    return torch.utils._triton.has_triton()

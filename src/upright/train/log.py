@@ -8,35 +8,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
 
 from upright.files import write_whole
-from upright.objective import LossTerms
 
 __all__ = ["Log"]
 
-_PARTS = (
-    "total",
-    "natural_loss",
-    "transformed_loss",
-    "penalty",
-    "natural_accuracy",
-    "transformed_accuracy",
-)
-
 
 class Log:
-    """Averages the parts of the loss over an interval, and writes a line at its end."""
+    """Writes a line at the end of each log interval."""
 
     def __init__(
         self, path: Path, *, start: int, steps: int, batch: int, progress: bool, tensorboard: bool
     ) -> None:
         self._path, self._batch = path / "log.jsonl", batch
-        self._sums: dict[str, Tensor] = {}
-        self._steps, self._began = 0, time.perf_counter()
+        self._last, self._began = start, time.perf_counter()
         _drop_lines_after(self._path, start)
         self._events = _events(path / "tensorboard") if tensorboard else None
         columns = (
@@ -57,26 +44,14 @@ class Log:
         if self._events is not None:
             self._events.close()
 
-    def add(self, terms: LossTerms) -> None:
-        """Take in one step; nothing is copied to the host."""
-        for part in _PARTS:
-            value = getattr(terms, part)
-            if value is not None:
-                sum_so_far = self._sums.get(part, torch.zeros_like(value.detach()))
-                self._sums[part] = sum_so_far + value.detach()
-        self._steps += 1
-
-    def write(self, step: int, learning_rate: float) -> None:
+    def write(self, step: int, means: dict[str, float], learning_rate: float) -> None:
         """Write the means since the last line, ``step`` steps into the run."""
-        if not self._steps:
-            return
-        means = {part: float(total) / self._steps for part, total in self._sums.items()}
         seconds = time.perf_counter() - self._began
         line = {
             "step": step,
             **means,
             "learning_rate": learning_rate,
-            "images_per_second": round(self._steps * self._batch / seconds, 1),
+            "images_per_second": round((step - self._last) * self._batch / seconds, 1),
         }
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -84,7 +59,7 @@ class Log:
             for name, value in line.items():
                 self._events.add_scalar(name, value, step)
         self._bar.update(self._task, completed=step, description=_in_words(line))
-        self._sums, self._steps, self._began = {}, 0, time.perf_counter()
+        self._last, self._began = step, time.perf_counter()
 
 
 def _in_words(line: dict[str, Any]) -> str:

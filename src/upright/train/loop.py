@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import signal
 import threading
 import time
@@ -17,9 +16,8 @@ import torch
 from torch import nn
 
 from upright.data import LabelledImages, load_data
-from upright.train.batches import Batches
 from upright.train.checkpoint import Checkpoint, RunDirectory
-from upright.train.learner import Learner
+from upright.train.learner import Learner, Speed
 from upright.train.log import Log
 from upright.train.recipe import Recipe
 
@@ -50,6 +48,7 @@ def train(
     data: LabelledImages | None = None,
     resume: bool = False,
     device: torch.device | str = "cpu",
+    speed: Speed | None = None,
     checkpoint_every: int = 1000,
     log_every: int = 100,
     progress: bool = False,
@@ -63,6 +62,7 @@ def train(
         data: the training data; by default those that the recipe names.
         resume: continue the run in ``out``, if one is there.
         device: where to compute.
+        speed: what makes a step fast on a GPU, by default all that can be used.
         checkpoint_every: steps between checkpoints; a killed run loses at most so many.
         log_every: steps between lines of the log.
         progress: show a bar with the loss, accuracies, speed and time left.
@@ -71,15 +71,12 @@ def train(
     began = time.perf_counter()
     if data is None:
         data = load_data(recipe.data, split="train", limit=recipe.train_images)
-    channels = data.images.shape[1]
     run = RunDirectory.create(
-        Path(out), recipe, classes=data.classes, channels=channels, resume=resume
+        Path(out), recipe, classes=data.classes, channels=data.images.shape[1], resume=resume
     )
-    batches = Batches(data.images.to(device), data.labels.to(device), recipe)
+    place = torch.device(device)
     with torch.random.fork_rng(), _interruptions() as interrupted:
-        learner = Learner(
-            recipe, classes=len(data.classes), channels=channels, device=torch.device(device)
-        )
+        learner = Learner(recipe, data, place, (speed or Speed()).possible_on(place))
         checkpoint = run.load()
         if checkpoint is not None:
             learner.restore(checkpoint.tensors)
@@ -93,23 +90,24 @@ def train(
             tensorboard=tensorboard,
         ) as log:
             while step < recipe.steps and not interrupted.is_set():
-                terms = learner.step(step, batches)
-                if not math.isfinite(loss := float(terms.total.detach())):
-                    raise ValueError(_diverged(loss, step, recipe, run))
-                log.add(terms)
+                learner.step(step)
                 step += 1
                 ends = step == recipe.steps or interrupted.is_set()
-                if step % log_every == 0 or ends:
-                    log.write(step, recipe.learning_rate_at(step - 1))
-                if step % checkpoint_every == 0 or ends:
+                logs, saves = step % log_every == 0 or ends, step % checkpoint_every == 0 or ends
+                # To look at the loss is to wait for the device, which costs nothing on a CPU only.
+                if (logs or saves or place.type == "cpu") and not learner.is_sane():
+                    raise ValueError(_diverged(step, recipe, run))
+                if logs:
+                    log.write(step, learner.means(), recipe.learning_rate_at(step - 1))
+                if saves:
                     run.save(Checkpoint(step, learner.state()))
     return TrainedRun(run.path, recipe, learner.model.eval(), step, time.perf_counter() - began)
 
 
-def _diverged(loss: float, step: int, recipe: Recipe, run: RunDirectory) -> str:
+def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
     return (
-        f"the loss became {loss} at step {step} with {recipe.objective}, learning rate "
-        f"{recipe.learning_rate_at(step):g}, batch {recipe.batch}, {recipe.precision} and "
+        f"the loss is no longer finite at step {step} with {recipe.objective}, learning rate "
+        f"{recipe.learning_rate_at(step - 1):g}, batch {recipe.batch}, {recipe.precision} and "
         f"seed {recipe.seed}; the last good checkpoint is kept in {run.path}; try a lower learning "
         "rate or λ"
     )

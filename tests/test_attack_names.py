@@ -1,0 +1,88 @@
+"""The names that attacks go by."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from upright import (
+    Attack,
+    CandidateSearch,
+    GridSearch,
+    Pose,
+    RandomSearch,
+    SpatialPGD,
+    TransformSpace,
+    parse_attack,
+)
+from upright.attacks import attack_name, base
+
+NAMES: dict[str, Attack] = {
+    "grid-775": GridSearch((5, 5, 31)),
+    "grid-7500": GridSearch((10, 10, 75)),
+    "grid-3x4x5": GridSearch((3, 4, 5)),
+    "rnd": RandomSearch(1),
+    "wo-10": RandomSearch(10),
+    "wo-20": RandomSearch(20),
+    "s-pgd": SpatialPGD(),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_and_attack_give_each_other(name: str) -> None:
+    assert parse_attack(name) == NAMES[name]
+    assert str(NAMES[name]) == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_case_and_surrounding_space(name: str) -> None:
+    assert parse_attack(f" {name.upper()}\n") == NAMES[name]
+    assert parse_attack(name.title()) == NAMES[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [("grid-5x5x31", "grid-775"), ("wo-1", "rnd"), ("spgd", "s-pgd")],
+)
+def test_other_spellings(name: str, canonical: str) -> None:
+    assert parse_attack(name) == parse_attack(canonical)
+    assert str(parse_attack(name)) == canonical
+
+
+@pytest.mark.parametrize("name", ["", "grid", "grid-776", "grid-5x5", "wo-", "wo10x", "pgd"])
+def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
+    with pytest.raises(ValueError, match="no attack is called") as error:
+        parse_attack(name)
+    message = str(error.value)
+    assert repr(name) in message
+    for known in ("grid-775", "grid-7500", "grid-5x5x31", "rnd", "wo-10", "s-pgd"):
+        assert known in message
+
+
+@pytest.mark.parametrize("name", ["wo-0", "grid-0x5x5"])
+def test_a_name_with_impossible_numbers_says_which(name: str) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        parse_attack(name)
+
+
+def test_attacks_with_other_settings_have_other_names() -> None:
+    attacks = [SpatialPGD(), SpatialPGD(steps=6), SpatialPGD(restarts=2), *NAMES.values()]
+    assert len({str(attack) for attack in attacks}) == len(set(attacks))
+
+
+def test_a_new_attack_has_its_name_from_one_decorator(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Corners(CandidateSearch):
+        passes_per_image = 8
+        shared = True
+
+        def candidates(
+            self, space: TransformSpace, count: int, *, generator: torch.Generator
+        ) -> Pose:
+            del count, generator
+            return space.grid((2, 2, 2))[:, None]
+
+    monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
+    attack_name("corners", "corners")(Corners)
+    assert isinstance(parse_attack("corners"), Corners)
+    with pytest.raises(ValueError, match=r"s-pgd.*corners"):
+        parse_attack("edges")

@@ -1,0 +1,193 @@
+"""Bad input: every case says what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from upright import Evaluation, SuspiciousInput, evaluate
+
+IMAGES = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+def means(images: Tensor) -> Tensor:
+    """A model of three classes: is red, green or blue the strongest?"""
+    return 10 * images.mean((2, 3))
+
+
+def measure(
+    model: Callable[[Tensor], Any] = means, data: Any = (IMAGES, LABELS), **options: Any
+) -> Evaluation:
+    return evaluate(model, data, **{"attacks": ["grid-2x2x2"]} | options)
+
+
+def test_good_input_passes_without_a_warning() -> None:
+    assert len(measure()) == 6
+
+
+class TestLabels:
+    def test_labels_that_start_at_1(self) -> None:
+        with pytest.raises(
+            ValueError,
+            match=r"from 1 to 3, but the model has 3 outputs: labels must lie in 0\.\.2; check",
+        ):
+            measure(data=(IMAGES, LABELS + 1))
+
+    def test_negative_labels(self) -> None:
+        with pytest.raises(ValueError, match=r"labels reach from -1 to 1, .* must lie in 0\.\.2"):
+            measure(data=(IMAGES, LABELS - 1))
+
+    def test_labels_out_of_range_in_a_later_batch(self) -> None:
+        many = torch.cat([IMAGES] * 100), torch.cat([LABELS] * 99 + [LABELS + 4])
+        with pytest.raises(ValueError, match=r"labels reach from 0 to 6, .* must lie in 0\.\.2"):
+            measure(data=many, attacks=[])
+
+    def test_labels_that_are_not_numbers_of_classes(self) -> None:
+        with pytest.raises(ValueError, match=r"must be class numbers \(int64\), .*torch\.float32"):
+            measure(data=(IMAGES, LABELS.float()))
+
+    def test_one_hot_labels(self) -> None:
+        with pytest.raises(ValueError, match=r"6 images need 6 labels in one axis, .*\(6, 3\)"):
+            measure(data=(IMAGES, torch.eye(3)[LABELS]))
+
+    def test_fewer_labels_than_images(self) -> None:
+        with pytest.raises(ValueError, match="6 images, but 5 labels: they must be as many"):
+            measure(data=(IMAGES, LABELS[:5]))
+
+
+class TestOutputs:
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_nan_logits(self, value: float) -> None:
+        with pytest.raises(ValueError, match=r"NaN or infinite logits; check its weights, and try"):
+            measure(lambda images: means(images) + value)
+
+    def test_nan_logits_under_some_pose_only(self) -> None:
+        def fragile(images: Tensor) -> Tensor:
+            unmoved = (images > 0).flatten(1).all(1)
+            return torch.where(unmoved[:, None], means(images), torch.nan)
+
+        for only_accuracy in (False, True):
+            with pytest.raises(ValueError, match=r"NaN or infinite logits; check its weights"):
+                measure(fragile, only_accuracy=only_accuracy)
+
+    @pytest.mark.parametrize(
+        ("model", "returned"),
+        [
+            (lambda images: means(images)[:, 0], r"\(6,\)"),
+            (lambda images: images, r"\(6, 3, 5, 5\)"),
+            (lambda images: means(images)[:2], r"\(2, 3\)"),
+            (lambda images: means(images).T, r"\(3, 6\)"),
+            (lambda images: {"logits": means(images)}, "dict"),
+            (lambda images: means(images).numpy(), "ndarray"),
+        ],
+        ids=["vector", "images", "too few", "transposed", "dict", "array"],
+    )
+    def test_an_output_that_is_not_images_by_classes(
+        self, model: Callable[[Tensor], Any], returned: str
+    ) -> None:
+        with pytest.raises(
+            ValueError,
+            match=rf"shape \[6, classes\] for 6 images, but returned {returned}; wrap it",
+        ):
+            measure(model)
+
+    def test_outputs_that_look_like_probabilities(self) -> None:
+        with pytest.warns(SuspiciousInput, match=r"look like probabilities; return logits, before"):
+            measure(lambda images: means(images).softmax(1))
+
+    def test_a_single_output_of_1_is_no_probability(self) -> None:
+        measure(lambda images: torch.ones(len(images), 1), (IMAGES, 0 * LABELS))
+
+    def test_a_model_that_answers_differently_when_asked_twice(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+
+        def fickle(images: Tensor) -> Tensor:
+            return means(images) + torch.randn(len(images), 3, generator=generator)
+
+        with pytest.warns(
+            SuspiciousInput,
+            match=r"differently when asked twice, .*switch off dropout and sampling",
+        ):
+            measure(fickle)
+
+    def test_a_model_in_training_mode(self) -> None:
+        network = nn.Sequential(nn.Flatten(), nn.Linear(75, 3))
+        with pytest.warns(SuspiciousInput, match=r"training mode: .* call model\.eval\(\) first"):
+            measure(network.train())
+        measure(network.eval())
+
+
+class TestImages:
+    @pytest.mark.parametrize(
+        ("images", "reach"),
+        [(IMAGES * 255, r"\S+ to 25\d"), (IMAGES - 0.5, r"-0\.\d+ to 0\.\d+")],
+        ids=["0 to 255", "normalised"],
+    )
+    def test_images_outside_0_to_1(self, images: Tensor, reach: str) -> None:
+        with pytest.warns(
+            SuspiciousInput,
+            match=rf"images reach from {reach}, but should lie in \[0, 1\]: move the normalisation",
+        ):
+            measure(data=(images, LABELS))
+
+    def test_images_that_are_nan(self) -> None:
+        with pytest.warns(SuspiciousInput, match="images reach from nan"):
+            measure(
+                lambda images: means(images.nan_to_num()), (IMAGES * torch.nan, LABELS), attacks=[]
+            )
+
+    def test_integer_images_other_than_bytes(self) -> None:
+        with pytest.raises(ValueError, match=r"must be uint8 or float, .* torch\.int64 of shape"):
+            measure(data=((255 * IMAGES).long(), LABELS))
+
+    def test_images_without_channels(self) -> None:
+        with pytest.raises(ValueError, match=r"N x C x H x W, but a batch is .*\(6, 5, 5\)"):
+            measure(data=(IMAGES[:, 0], LABELS))
+
+    def test_images_of_different_sizes(self) -> None:
+        batches = [(IMAGES, LABELS), (IMAGES[..., :4], LABELS)]
+        with pytest.raises(
+            ValueError, match=r"\(3, 5, 5\) and \(3, 5, 4\) .* crop them to one size"
+        ):
+            measure(data=batches)
+
+
+class TestData:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            (IMAGES[:0], LABELS[:0]),
+            [],
+            iter([]),
+            [(IMAGES[:0], LABELS[:0])],
+            torch.utils.data.TensorDataset(IMAGES[:0], LABELS[:0]),
+        ],
+        ids=["pair", "list", "iterator", "empty batch", "dataset"],
+    )
+    def test_an_empty_data_set(self, data: Any) -> None:
+        with pytest.raises(ValueError, match="data set is empty: there is nothing to evaluate"):
+            measure(data=data)
+
+    @pytest.mark.parametrize(
+        ("batch", "kind"),
+        [
+            ({"image": IMAGES, "label": LABELS}, "dict"),
+            (IMAGES, "Tensor"),
+            ((IMAGES, LABELS, LABELS), "tuple"),
+        ],
+        ids=["dict", "images alone", "triple"],
+    )
+    def test_a_batch_that_is_not_a_pair(self, batch: Any, kind: str) -> None:
+        with pytest.raises(
+            ValueError, match=rf"must be a pair \(images, labels\), but one is .*{kind}.*; map the"
+        ):
+            measure(data=[batch])
+
+    def test_a_batch_with_fewer_labels_than_images(self) -> None:
+        with pytest.raises(ValueError, match="a batch has 6 images, but 5 labels"):
+            measure(data=[(IMAGES, LABELS[:5])])

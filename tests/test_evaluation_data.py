@@ -1,0 +1,112 @@
+"""Any kind of data gives the same evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from bars import bars, trained_network
+from upright import Attack, Evaluation, GridSearch, RandomSearch, SpatialPGD, evaluate
+
+# More images than are measured at once, and one over.
+COUNT = 513
+IMAGES, LABELS = bars(COUNT, seed=3)
+BYTES = (IMAGES.clamp(0, 1) * 255).byte()
+ATTACKS: list[Attack] = [GridSearch((2, 1, 2)), RandomSearch(2), SpatialPGD(steps=1)]
+
+
+class Items(Dataset[tuple[Tensor, int]]):
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index], int(self.labels[index])
+
+
+class Stream(IterableDataset[tuple[Tensor, int]]):
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.items = Items(images, labels)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        for index in range(len(self.items)):
+            yield self.items[index]
+
+
+def uneven_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    sizes = [1, 7, 0, 20, 300, 2, len(images) - 330]
+    return zip(images.split(sizes), labels.split(sizes), strict=True)
+
+
+KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "uint8 pair": lambda images, labels: (images, labels),
+    "float pair": lambda images, labels: (images.float() / 255, labels),
+    "list of two tensors": lambda images, labels: [images, labels],
+    "int32 labels": lambda images, labels: (images, labels.int()),
+    "dataset": Items,
+    "tensor dataset": TensorDataset,
+    "iterable dataset": Stream,
+    "loader": lambda images, labels: DataLoader(Items(images, labels), batch_size=33),
+    "generator of batches": uneven_batches,
+    "list of batches": lambda images, labels: list(uneven_batches(images, labels)),
+}
+
+
+def measure(data: Any, **options: Any) -> Evaluation:
+    network = trained_network()
+    return evaluate(lambda images: network(images.double()), data, attacks=ATTACKS, **options)
+
+
+@cache
+def expected() -> Evaluation:
+    return measure((BYTES.float() / 255, LABELS))
+
+
+def assert_begins_as_expected(evaluation: Evaluation, count: int) -> None:
+    assert len(evaluation) == count
+    assert torch.equal(evaluation.labels.long(), LABELS[:count])
+    assert torch.equal(evaluation.natural_correct, expected().natural_correct[:count])
+    for name, result in evaluation.attacks.items():
+        other = expected().attacks[name]
+        assert torch.equal(result.correct, other.correct[:count])
+        assert result.worst_pose is not None
+        assert other.worst_pose is not None
+        assert torch.equal(result.worst_pose.stack(), other.worst_pose.stack()[:count])
+        assert (result.fooled is None) == (other.fooled is None)
+        if result.fooled is not None and other.fooled is not None:
+            assert torch.equal(result.fooled.unpack(), other.fooled.unpack()[:count])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_gives_the_same_result(kind: str) -> None:
+    assert_begins_as_expected(measure(KINDS[kind](BYTES, LABELS)), COUNT)
+
+
+@pytest.mark.parametrize("kind", ["uint8 pair", "iterable dataset", "generator of batches"])
+@pytest.mark.parametrize("limit", [1, 20, 512])
+def test_a_limit_gives_the_first_images_what_all_images_give_them(kind: str, limit: int) -> None:
+    assert_begins_as_expected(measure(KINDS[kind](BYTES, LABELS), limit=limit), limit)
+
+
+def test_a_limit_above_the_number_of_images_is_no_limit() -> None:
+    assert_begins_as_expected(measure((BYTES, LABELS), limit=10_000), COUNT)
+
+
+def test_no_more_batches_are_read_than_the_limit_needs() -> None:
+    batches = uneven_batches(BYTES, LABELS)
+    measure(batches, limit=25)
+    assert len(next(batches)[0]) == 300  # the batch after 1 + 7 + 0 + 20 images
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_images(dtype: torch.dtype) -> None:
+    evaluation = measure((IMAGES[:40].clamp(0, 1).to(dtype), LABELS[:40]))
+    assert evaluation.natural_accuracy > 0.8
