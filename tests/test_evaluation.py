@@ -128,6 +128,27 @@ def test_accuracy_alone_is_the_same_in_fewer_passes(fill: Fill) -> None:
     assert (result.worst_pose, result.worst_loss, result.fooled) == (None, None, None)
 
 
+@pytest.mark.parametrize("only_accuracy", [False, True])
+@pytest.mark.parametrize(("grid", "accuracy"), [("grid-2x2x1", 1), ("grid-3x3x1", 0)])
+def test_an_image_misclassified_as_it_is_counts_only_where_that_pose_is_tried(
+    grid: str, accuracy: float, only_accuracy: bool
+) -> None:
+    dot = F.pad(torch.ones(1, 1, 1, 1), [3] * 4)
+
+    def dark_in_the_middle(images: Tensor) -> Tensor:
+        middle = images[:, 0, 3, 3]
+        return torch.stack((middle, 1 - middle), 1)
+
+    evaluation = evaluate(
+        lambda images: 5 * dark_in_the_middle(images),
+        (dot, torch.tensor([1])),
+        attacks=[grid],
+        only_accuracy=only_accuracy,
+    )
+    assert evaluation.natural_accuracy == 0
+    assert evaluation.attacks[grid].accuracy == accuracy
+
+
 def test_limits_relative_to_the_image_are_resolved_by_its_size() -> None:
     relative = TransformSpace(
         max_dx=LIMITS[0] / WIDTH, max_dy=LIMITS[1] / HEIGHT, max_angle=LIMITS[2], unit="image"

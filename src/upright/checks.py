@@ -14,6 +14,7 @@ from torch import Tensor
 __all__ = [
     "Model",
     "SuspiciousInput",
+    "check_at_least_1",
     "check_images",
     "check_labels",
     "check_logits",
@@ -29,6 +30,13 @@ Model = Callable[[Tensor], Tensor]
 
 class SuspiciousInput(UserWarning):
     """The input is possible, but probably not what was meant."""
+
+
+def check_at_least_1(**numbers: int | None) -> None:
+    """Check options that are counts, or None where they are left open."""
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, but is {number}")
 
 
 def check_images(images: Tensor) -> None:

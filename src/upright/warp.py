@@ -55,7 +55,7 @@ def warp(
     _check(images, pose, fill, interpolation, canvas)
     leading, count = pose.shape[:-1], pose.shape[-1]
     flat = Pose.unstack(pose.stack().reshape(-1, 3))
-    if count == 1:
+    if count == 1 and len(images) > 1:
         moved = warp_all(images, flat, fill=fill, interpolation=interpolation, canvas=canvas)
         return moved.reshape(*leading, *moved.shape[1:])
     repeated = images.expand(*leading, *images.shape).reshape(-1, *images.shape[1:])
@@ -73,7 +73,7 @@ def warp_all(
 ) -> Tensor:
     """Move every image by every one of M poses, given in shape (M,): M x N x C x H x W.
 
-    One sampling grid serves all images, which are folded into the channels. That is several times
+    On a CPU one sampling grid serves all images, which are folded into the channels: several times
     as fast as a grid for each image.
     """
     if len(poses.shape) != 1:
@@ -81,9 +81,14 @@ def warp_all(
             f"warp_all needs poses of shape (M,), but they have {tuple(poses.shape)}; use warp"
         )
     _check(images, poses[:, None], fill, interpolation, canvas)
-    folded = images.flatten(0, 1).expand(len(poses), -1, -1, -1)
-    moved = _resample(folded, poses, fill, interpolation, canvas)
-    return moved.reshape(len(poses), *images.shape[:2], *moved.shape[-2:])
+    count = len(poses)
+    if images.is_cuda:  # one grid has fewer places than a GPU has threads
+        poses = Pose.unstack(poses.stack().repeat_interleave(len(images), 0))
+        source = images.expand(count, *images.shape).flatten(0, 1)
+    else:
+        source = images.flatten(0, 1).expand(count, -1, -1, -1)
+    moved = _resample(source, poses, fill, interpolation, canvas)
+    return moved.reshape(count, *images.shape[:2], *moved.shape[-2:])
 
 
 def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:

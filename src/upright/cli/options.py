@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import torch
 
 from upright.space import TransformSpace
 
-__all__ = ["parse_device", "parse_space", "writable"]
+__all__ = ["folder_name", "parse_device", "parse_seeds", "parse_space", "writable"]
 
 
 def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
@@ -40,6 +41,26 @@ def parse_device(name: str | None) -> torch.device:
             f"device {name!r} cannot be used here; leave it out, or name one that can, such as cpu"
         ) from error
     return device
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read ``0-4`` or ``0,2,3``."""
+    seeds: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise ValueError(f"seeds {text!r} are not understood; write 0-4 or 0,2,3") from None
+    if not seeds:
+        raise ValueError(f"seeds {text!r} name no seed; write 0-4 or 0,2,3")
+    return seeds
+
+
+def folder_name(objective: str, seed: int) -> str:
+    """Give a run's folder a name that every file system takes: ``kl-rob-wo-10-seed-0``."""
+    plain = objective.lower().replace("*", "-star").replace("λ", "lambda").replace("×", "x")
+    return f"{'-'.join(re.findall('[a-z0-9.]+', plain))}-seed-{seed}"
 
 
 def writable(path: Path | None) -> None:

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from upright.cli.messages import say
-from upright.cli.options import parse_device, parse_space
+from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import Objective
-from upright.train import Recipe, train
+from upright.train import Recipe, train_together
 
 __all__ = ["Train"]
 
@@ -26,8 +26,9 @@ class Train:
     Ctrl-C or SIGTERM writes a checkpoint and stops; the same command with --resume continues.
     """
 
-    objective: Positional[Annotated[str, arg(metavar="OBJECTIVE")]]
-    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)"."""
+    objectives: Positional[Annotated[tuple[str, ...], arg(metavar="OBJECTIVE [OBJECTIVE ...]")]]
+    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)".
+    Several are trained side by side, each in a folder of its own below DIR."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, cifar10, cifar100, svhn, npz:FILE or folder:DIR."""
     out: Annotated[Path, arg(metavar="DIR")]
@@ -53,6 +54,8 @@ class Train:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the network."""
     seed: int = 0
+    seeds: Annotated[str | None, arg(metavar="A-B", help_behavior_hint="")] = None
+    """Seeds of several runs side by side, as in 0-4 or 0,2,3; in place of --seed."""
     resume: bool = False
     """Continue the run in the folder."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
@@ -64,9 +67,8 @@ class Train:
 
     def __call__(self) -> None:
         """Train, and say where the run is."""
-        run = train(
-            self._recipe(),
-            self.out,
+        runs = train_together(
+            self._recipes(),
             resume=self.resume,
             device=parse_device(self.device),
             checkpoint_every=self.checkpoint_every,
@@ -74,14 +76,22 @@ class Train:
             progress=sys.stderr.isatty(),
             tensorboard=self.tensorboard,
         )
-        if not run.finished:
-            say(f"stopped after step {run.step} of {self.steps}; --resume continues")
+        for run in runs:
+            print(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
+        if not all(run.finished for run in runs):
+            say(f"stopped before step {self.steps}; --resume continues")
             raise SystemExit(130)
-        print(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
 
-    def _recipe(self) -> Recipe:
+    def _recipes(self) -> dict[Path, Recipe]:
+        seeds = [self.seed] if self.seeds is None else parse_seeds(self.seeds)
+        recipes = [self._recipe(name, seed) for name in self.objectives for seed in seeds]
+        if len(recipes) == 1:
+            return {self.out: recipes[0]}
+        return {self.out / folder_name(recipe.objective, recipe.seed): recipe for recipe in recipes}
+
+    def _recipe(self, objective: str, seed: int) -> Recipe:
         return Recipe(
-            objective=str(Objective.parse(self.objective, weight=self.weight)),
+            objective=str(Objective.parse(objective, weight=self.weight)),
             data=self.data,
             train_images=self.train_images,
             model=self.model,
@@ -92,5 +102,5 @@ class Train:
             weight_decay=self.weight_decay,
             flips=self.flips,
             precision=self.precision,
-            seed=self.seed,
+            seed=seed,
         )

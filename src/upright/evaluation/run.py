@@ -80,21 +80,16 @@ def evaluate(
         limit=limit,
         seed=0 if generator is None else int(torch.randint(2**62, (), generator=generator)),
     )
-    for name, number in (("limit", limit), ("batch_size", batch_size)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, but is {number}")
+    checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
     path = None if state is None else Path(state)
     kept = State(question.as_json()) if path is None else load_state(path, question.as_json())
-    count = count_images(data, limit)
-    with _bar(progress, count and count * question.passes_per_image) as advance, torch.no_grad():
+    with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
         examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device)):
             examination.measure(chunk)
             if path is not None:
                 save_state(path, kept)
-    if not kept.done:
-        raise ValueError("the data set is empty: there is nothing to evaluate")
     return _result(kept, question)
 
 
@@ -123,7 +118,7 @@ class _Examination:
                 continue
             passed = checksum(chunk, passed)
             self.predictor.advance(len(chunk) * self.question.passes_per_image)
-            if seen >= resumed and (seen, passed) != (resumed, self.kept.checksum):
+            if seen >= resumed and passed != self.kept.checksum:
                 raise ValueError(_OTHER_DATA)
         if seen < resumed:
             raise ValueError(_OTHER_DATA)
@@ -207,6 +202,8 @@ def _has_zero(poses: Pose) -> bool:
 
 
 def _result(kept: State, question: Question) -> Evaluation:
+    if not kept.done:
+        raise ValueError("the data set is empty: there is nothing to evaluate")
     return Evaluation(
         natural_correct=~kept.joined("natural_fooled"),
         natural_loss=kept.joined("natural_loss"),
@@ -253,7 +250,8 @@ def _device(model: object, device: torch.device | str | None) -> torch.device:
 
 
 @contextlib.contextmanager
-def _bar(show: bool, total: int | None) -> Iterator[Callable[[int], None]]:
+def _bar(show: bool, images: int | None, question: Question) -> Iterator[Callable[[int], None]]:
+    total = images and images * question.passes_per_image
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

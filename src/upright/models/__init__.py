@@ -1,6 +1,16 @@
 """Networks: one for each file, normalisation inside."""
 
+from upright.models.fused import FusedResNet, can_fuse, has_triton
 from upright.models.registry import build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
-__all__ = ["ResNet", "build_network", "network", "network_forms", "resnet"]
+__all__ = [
+    "FusedResNet",
+    "ResNet",
+    "build_network",
+    "can_fuse",
+    "has_triton",
+    "network",
+    "network_forms",
+    "resnet",
+]

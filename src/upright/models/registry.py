@@ -58,4 +58,6 @@ def network_forms() -> list[str]:
 def _import_all() -> None:
     package = importlib.import_module("upright.models")
     for module in pkgutil.iter_modules(package.__path__):
+        if module.name.endswith("_kernels"):
+            continue  # needs Triton, which is not everywhere
         importlib.import_module(f"upright.models.{module.name}")

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from upright.models.layers import Standardise
 from upright.models.registry import network
 
-__all__ = ["ResNet", "resnet"]
+__all__ = ["SLOPE", "Block", "ResNet", "resnet"]
 
-_SLOPE = 0.1
+SLOPE = 0.1
 
 
 class ResNet(nn.Module):
@@ -64,9 +64,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         active = _activate(self.norm1(x))
         branch: Tensor = self.conv2(_activate(self.norm2(self.conv1(active))))
-        return branch + self._shortcut(active if self.activate_shortcut else x)
+        return branch + self.shortcut(active if self.activate_shortcut else x)
 
-    def _shortcut(self, x: Tensor) -> Tensor:
+    def shortcut(self, x: Tensor) -> Tensor:
         if self.stride > 1:
             x = F.avg_pool2d(x, self.stride, ceil_mode=True)  # for odd sizes, as the convolution
         if self.missing:
@@ -79,7 +79,7 @@ def _conv(before: int, after: int, stride: int) -> nn.Conv2d:
 
 
 def _activate(x: Tensor) -> Tensor:
-    return F.leaky_relu(x, _SLOPE)
+    return F.leaky_relu(x, SLOPE)
 
 
 def _initialise(model: nn.Module) -> None:

@@ -67,10 +67,23 @@ class RegularizedLoss(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.objective}, {self.space}"
 
-    def forward(self, model: Model, images: Tensor, labels: Tensor) -> LossTerms:
+    def forward(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor,
+        *,
+        search_model: Model | None = None,
+    ) -> LossTerms:
+        """Search for x', then compute the loss in one pass of the model.
+
+        ``search_model`` is a faster stand-in that answers as ``model`` does in evaluation mode.
+        """
         objective = self.objective
         repeated = images.repeat(objective.draws, 1, 1, 1) if objective.draws > 1 else images
-        poses = self._search(model, images, repeated, labels.repeat(objective.draws))
+        poses = self._search(
+            search_model or model, images, repeated, labels.repeat(objective.draws)
+        )
         different = list({id(pose): pose for pose in poses.values()}.values())
         parts = [images] if objective.sees_originals else []
         with torch.no_grad():

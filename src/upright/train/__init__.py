@@ -2,7 +2,7 @@
 
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 from upright.train.learner import PLAIN, SlowPath, Speed
-from upright.train.loop import TrainedRun, train
+from upright.train.loop import TrainedRun, train, train_together
 from upright.train.recipe import Recipe
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "TrainedRun",
     "load_network",
     "train",
+    "train_together",
 ]

@@ -41,6 +41,8 @@ class Checkpoint:
 
     step: int
     tensors: dict[str, Tensor]
+    seconds: float = 0.0
+    """Of training so far, over all calls."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class RunDirectory:
                 )
             return run
         run = RunDirectory(path, recipe, classes, channels)
+        if run._steps():
+            raise ValueError(
+                f"{path} holds checkpoints but no run.json, so that nobody knows whose they are; "
+                "choose another folder"
+            )
         content = {"recipe": recipe.as_json(), "classes": classes, "channels": channels}
         write_whole(path / "run.json", json.dumps(content, indent=1).encode())
         return run
@@ -91,12 +98,16 @@ class RunDirectory:
             ) from error
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then remove those before the last two."""
+        """Write a checkpoint, then remove all but the last two, also what was left half done."""
         content = save_tensors({k: v.contiguous() for k, v in checkpoint.tensors.items()})
         name = f"{checkpoint.step:08d}"
         try:
             write_whole(self._folder / f"{name}.safetensors", content)
-            about = {"step": checkpoint.step, "sha256": hashlib.sha256(content).hexdigest()}
+            about = {
+                "step": checkpoint.step,
+                "seconds": checkpoint.seconds,
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
             write_whole(self._folder / f"{name}.json", json.dumps(about).encode())
         except OSError as error:
             kept = f"step {self._steps()[-1]} is kept" if self._steps() else "there is none yet"
@@ -104,16 +115,18 @@ class RunDirectory:
                 f"cannot write the checkpoint of step {checkpoint.step} to {self._folder} "
                 f"({error.strerror}); of earlier checkpoints {kept}; make room and use --resume"
             ) from error
-        for step in self._steps()[:-_KEPT]:
-            (self._folder / f"{step:08d}.json").unlink(missing_ok=True)
-            (self._folder / f"{step:08d}.safetensors").unlink(missing_ok=True)
+        newest = {f"{step:08d}" for step in self._steps()[-_KEPT:]}
+        # A digest goes before its weights: a checkpoint without weights would count as damaged.
+        for file in sorted(self._folder.iterdir()):
+            if file.name.partition(".")[0] not in newest:
+                file.unlink(missing_ok=True)
 
     def load(self) -> Checkpoint | None:
         """Read the newest checkpoint that is whole, or None where the run has none yet."""
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, ValueError, KeyError, SafetensorError) as error:
+            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
                 message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
                 warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
         if self._steps():
@@ -132,7 +145,7 @@ class RunDirectory:
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
             raise ValueError("its digest does not fit")
-        return Checkpoint(step, load_tensors(content))
+        return Checkpoint(step, load_tensors(content), float(about["seconds"]))
 
 
 def load_network(path: Path) -> nn.Module:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from upright.attacks import CandidateSearch
 from upright.checks import Model
 from upright.data import LabelledImages
-from upright.models import build_network
+from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_triton
 from upright.objective import LossTerms, RegularizedLoss
 from upright.train.batches import Batches, augment, seed_for
 from upright.train.recipe import Recipe
@@ -33,18 +35,20 @@ class Speed:
     """Capture the whole step in a CUDA graph, and replay it."""
     compile: bool = True
     """Compile the network."""
+    kernels: bool = True
+    """Search with one kernel for each convolution, where the network has such kernels."""
 
     def possible_on(self, device: torch.device) -> Speed:
         """Leave out what the device cannot do, and say so."""
         if device.type != "cuda":
             return PLAIN
-        if self.compile and not _has_triton():
-            warnings.warn("Triton is missing: the network is not compiled", SlowPath, stacklevel=2)
-            return Speed(graph=self.graph, compile=False)
+        if (self.compile or self.kernels) and not has_triton():
+            warnings.warn("Triton is missing: networks are not compiled", SlowPath, stacklevel=2)
+            return replace(self, compile=False, kernels=False)
         return self
 
 
-PLAIN = Speed(graph=False, compile=False)
+PLAIN = Speed(graph=False, compile=False, kernels=False)
 
 
 class Learner:
@@ -69,9 +73,18 @@ class Learner:
         self._forward: Model = InPrecision(self.model, recipe.precision)
         if speed.compile:
             self._forward = torch.compile(self._forward, dynamic=False)
+        self._search_model = self._make_search_model()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._sums: dict[str, Tensor] = {}
         self._steps = 0
+
+    def _make_search_model(self) -> Model | None:
+        """A faster network for searches that need no gradient, where there is one."""
+        searches = isinstance(self._loss.objective.attack, CandidateSearch)
+        half = self.recipe.precision == "bfloat16"
+        if not (self.speed.kernels and searches and half and can_fuse(self.model)):
+            return None
+        return FusedResNet(cast(ResNet, self.model))
 
     def step(self, step: int) -> None:
         """Take one step; what is drawn in it depends on the recipe and the step alone."""
@@ -97,7 +110,9 @@ class Learner:
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
         images = augment(self._images[self._rows].float() / 255, self.recipe, self._generator)
-        terms = self._loss(self._forward, images, self._labels[self._rows])
+        terms = self._loss(
+            self._forward, images, self._labels[self._rows], search_model=self._search_model
+        )
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward()
         self.optimizer.step()
@@ -189,7 +204,3 @@ class InPrecision(nn.Module):
         images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.half_precision):
             return self.model(images)  # type: ignore[no-any-return]
-
-
-def _has_triton() -> bool:
-    return torch.utils._triton.has_triton()

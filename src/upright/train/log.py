@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from upright.files import write_whole
+from upright.train.recipe import Recipe
 
 __all__ = ["Log"]
 
@@ -20,9 +21,9 @@ class Log:
     """Writes a line at the end of each log interval."""
 
     def __init__(
-        self, path: Path, *, start: int, steps: int, batch: int, progress: bool, tensorboard: bool
+        self, path: Path, start: int, recipe: Recipe, *, bar: bool, tensorboard: bool
     ) -> None:
-        self._path, self._batch = path / "log.jsonl", batch
+        self._path, self._batch = path / "log.jsonl", recipe.batch
         self._last, self._began = start, time.perf_counter()
         _drop_lines_after(self._path, start)
         self._events = _events(path / "tensorboard") if tensorboard else None
@@ -32,8 +33,8 @@ class Log:
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
-        self._task = self._bar.add_task("", total=steps, completed=start)
+        self._bar = Progress(*columns, console=Console(stderr=True), disable=not bar)
+        self._task = self._bar.add_task("", total=recipe.steps, completed=start)
 
     def __enter__(self) -> Log:
         self._bar.start()

@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop, for one run or for several at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from upright.train.learner import Learner, Speed
 from upright.train.log import Log
 from upright.train.recipe import Recipe
 
-__all__ = ["TrainedRun", "train"]
+__all__ = ["TrainedRun", "train", "train_together"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TrainedRun:
     """In evaluation mode."""
     step: int
     seconds: float
-    """Of this call, not of those before it."""
+    """Of training in all, calls before this one included."""
 
     @property
     def finished(self) -> bool:
@@ -68,40 +68,131 @@ def train(
         progress: show a bar with the loss, accuracies, speed and time left.
         tensorboard: write TensorBoard events too.
     """
-    began = time.perf_counter()
-    if data is None:
-        data = load_data(recipe.data, split="train", limit=recipe.train_images)
-    run = RunDirectory.create(
-        Path(out), recipe, classes=data.classes, channels=data.images.shape[1], resume=resume
+    (run,) = train_together(
+        {Path(out): recipe},
+        data=data,
+        resume=resume,
+        device=device,
+        speed=speed,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        progress=progress,
+        tensorboard=tensorboard,
     )
+    return run
+
+
+def train_together(
+    recipes: Mapping[Path, Recipe],
+    *,
+    data: LabelledImages | None = None,
+    resume: bool = False,
+    device: torch.device | str = "cpu",
+    speed: Speed | None = None,
+    checkpoint_every: int = 1000,
+    log_every: int = 100,
+    progress: bool = False,
+    tensorboard: bool = False,
+) -> list[TrainedRun]:
+    """Train several networks on the same data side by side, each in its run directory.
+
+    One small network does not fill a GPU: the runs take turns, each on a stream of its own, and
+    each gives what it would give alone. The arguments are those of ``train``.
+    """
     place = torch.device(device)
-    with torch.random.fork_rng(), _interruptions() as interrupted:
-        learner = Learner(recipe, data, place, (speed or Speed()).possible_on(place))
-        checkpoint = run.load()
+    data = _on_device(data, list(recipes.values()), place)
+    with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
+        runs = []
+        for path, recipe in recipes.items():
+            directory = RunDirectory.create(
+                path, recipe, classes=data.classes, channels=data.images.shape[1], resume=resume
+            )
+            learner = Learner(recipe, data, place, (speed or Speed()).possible_on(place))
+            runs.append(_Run(directory, learner, checkpoint_every, log_every))
+        for run in runs:
+            bar = progress and run is runs[-1]
+            log = Log(run.directory.path, run.step, run.recipe, bar=bar, tensorboard=tensorboard)
+            run.log = logs.enter_context(log)
+        while not interrupted.is_set() and not all(run.finished for run in runs):
+            for run in runs:
+                if not run.finished:
+                    run.advance()
+        for run in runs:
+            run.settle()
+    return [
+        TrainedRun(run.directory.path, run.recipe, run.learner.model.eval(), run.step, run.seconds)
+        for run in runs
+    ]
+
+
+class _Run:
+    """A run on its way: where it is, and what it writes as it goes."""
+
+    log: Log
+
+    def __init__(
+        self, directory: RunDirectory, learner: Learner, checkpoint_every: int, log_every: int
+    ) -> None:
+        self.directory, self.learner, self.recipe = directory, learner, learner.recipe
+        self._checkpoint_every, self._log_every = checkpoint_every, log_every
+        self.step = self._saved = 0
+        self._seconds_before = 0.0
+        checkpoint = directory.load()
         if checkpoint is not None:
             learner.restore(checkpoint.tensors)
-        step = start = checkpoint.step if checkpoint is not None else 0
-        with Log(
-            run.path,
-            start=start,
-            steps=recipe.steps,
-            batch=recipe.batch,
-            progress=progress,
-            tensorboard=tensorboard,
-        ) as log:
-            while step < recipe.steps and not interrupted.is_set():
-                learner.step(step)
-                step += 1
-                ends = step == recipe.steps or interrupted.is_set()
-                logs, saves = step % log_every == 0 or ends, step % checkpoint_every == 0 or ends
-                # To look at the loss is to wait for the device, which costs nothing on a CPU only.
-                if (logs or saves or place.type == "cpu") and not learner.is_sane():
-                    raise ValueError(_diverged(step, recipe, run))
-                if logs:
-                    log.write(step, learner.means(), recipe.learning_rate_at(step - 1))
-                if saves:
-                    run.save(Checkpoint(step, learner.state()))
-    return TrainedRun(run.path, recipe, learner.model.eval(), step, time.perf_counter() - began)
+            self.step = self._saved = checkpoint.step
+            self._seconds_before = checkpoint.seconds
+        self._stream = torch.cuda.Stream() if learner.device.type == "cuda" else None
+        self._began = time.perf_counter()
+
+    @property
+    def finished(self) -> bool:
+        return self.step == self.recipe.steps
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def advance(self) -> None:
+        """Take a step; write the log and a checkpoint when they are due."""
+        with torch.cuda.stream(self._stream):  # does nothing without a stream
+            self.learner.step(self.step)
+            self.step += 1
+            logs = self.step % self._log_every == 0 or self.finished
+            saves = self.step % self._checkpoint_every == 0
+            # To look at the loss is to wait for the device, which costs nothing on a CPU only.
+            if (logs or saves or self._stream is None) and not self.learner.is_sane():
+                raise ValueError(_diverged(self.step, self.recipe, self.directory))
+            if logs:
+                rate = self.recipe.learning_rate_at(self.step - 1)
+                self.log.write(self.step, self.learner.means(), rate)
+            if saves:
+                self.save()
+
+    def settle(self) -> None:
+        """Save what was done since the last checkpoint, at the end or after an interruption."""
+        if self.step > self._saved:
+            with torch.cuda.stream(self._stream):
+                if not self.learner.is_sane():
+                    raise ValueError(_diverged(self.step, self.recipe, self.directory))
+                self.save()
+
+    def save(self) -> None:
+        state = self.learner.state()
+        self.directory.save(Checkpoint(self.step, state, self.seconds))
+        self._saved = self.step
+
+
+def _on_device(
+    data: LabelledImages | None, recipes: list[Recipe], device: torch.device
+) -> LabelledImages:
+    """The training data that all recipes share, on the device once."""
+    sources = {(recipe.data, recipe.train_images) for recipe in recipes}
+    if len(sources) != 1:
+        raise ValueError(f"runs side by side need the same data, but ask for {sorted(sources)}")
+    if data is None:
+        data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
+    return LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
 
 
 def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:

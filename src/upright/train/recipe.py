@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upright.objective import Objective
 from upright.space import PAPER, TransformSpace
@@ -48,18 +49,13 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         parsed = Objective.parse(self.objective)
         shift = (4 if parsed.attack is None else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
         object.__setattr__(self, "objective", str(parsed))
         object.__setattr__(self, "max_shift", shift)
-        object.__setattr__(self, "drops", tuple(self.drops))
-        if self.steps < 1 or self.batch < 1:
-            raise ValueError(f"steps and batch must be at least 1: {self.steps}, {self.batch}")
-        if not all(0 < drop <= 1 for drop in self.drops):
-            raise ValueError(f"drops must be fractions of the steps, but are {self.drops}")
-        if self.precision not in ("float32", "bfloat16"):
-            raise ValueError(f"precision {self.precision!r} is neither float32 nor bfloat16")
+        _check_values(self)
 
     def learning_rate_at(self, step: int) -> float:
         """Give the learning rate of a step, counted from 0."""
@@ -77,18 +73,22 @@ class Recipe:
             raise ValueError(
                 f"a recipe has no {', '.join(unknown)}; it has {', '.join(sorted(known))}"
             )
+        values = dict(values)
         try:
-            space = TransformSpace(**values["space"]) if "space" in values else PAPER
-            return Recipe(
-                **{**values, "space": space, "drops": tuple(values.get("drops", (0.5, 0.75)))}
-            )
+            if isinstance(values.get("space"), dict):
+                values["space"] = TransformSpace(**values["space"])
+            if isinstance(values.get("drops"), list):
+                values["drops"] = tuple(values["drops"])
+            return Recipe(**values)
         except TypeError as error:
             raise ValueError(f"not a recipe: {error}") from error
 
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
-        canonical = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
+        # As Python has it, 1 and 1.0 are equal: they must not differ in the text.
+        fields = json.loads(json.dumps(asdict(self)), parse_float=_whole_if_whole)
+        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def differences(self, other: Recipe) -> list[str]:
@@ -99,3 +99,47 @@ class Recipe:
             for name in mine
             if mine[name] != theirs[name]
         ]
+
+
+def _whole_if_whole(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _check_kinds(recipe: Recipe) -> None:
+    hints = get_type_hints(Recipe)
+    for field in dataclasses.fields(Recipe):
+        value = getattr(recipe, field.name)
+        if not _is_a(hints[field.name], value):
+            raise ValueError(f"{field.name} is {value!r}, but must be {field.type}")
+
+
+def _is_a(kind: Any, value: object) -> bool:
+    """Say whether a value is of the kind that a field's annotation asks for."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is_a(get_args(kind)[0], part) for part in value)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float if kind is float else kind)
+
+
+_LEAST = {
+    "train_images": 1,
+    "steps": 1,
+    "batch": 1,
+    "learning_rate": 0,
+    "momentum": 0,
+    "weight_decay": 0,
+    "max_shift": 0,
+}
+
+
+def _check_values(recipe: Recipe) -> None:
+    for name, least in _LEAST.items():
+        value = getattr(recipe, name)
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f"{name} must be at least {least} and finite, but is {value}")
+    if not all(0 < drop <= 1 for drop in recipe.drops):
+        raise ValueError(f"drops must be fractions of the steps, but are {recipe.drops}")

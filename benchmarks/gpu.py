@@ -1,0 +1,159 @@
+"""How fast the GPU engine is: milliseconds a training step, and seconds for a whole grid.
+
+    python benchmarks/gpu.py [--json FILE] [--only steps,together,grid,accuracy]
+
+ResNet-32, 64 unique 32x32 images a step, bfloat16. One NVIDIA H200 takes about four minutes, most
+of it compilation. Images are random: what a step costs does not depend on what they show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from upright import evaluate
+from upright.data import LabelledImages
+from upright.models import FusedResNet, build_network
+from upright.models.resnet import ResNet
+from upright.train import PLAIN, Recipe, Speed
+from upright.train.learner import Learner
+
+METHODS = ("std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL-C(mix, S-PGD)")
+CUDA = torch.device("cuda")
+
+
+def random_data(count: int) -> LabelledImages:
+    """Random images, on the GPU."""
+    generator = torch.Generator(CUDA).manual_seed(0)
+    images = torch.randint(
+        256, (count, 3, 32, 32), generator=generator, device=CUDA, dtype=torch.uint8
+    )
+    labels = torch.randint(10, (count,), generator=generator, device=CUDA)
+    return LabelledImages(images, labels, tuple("0123456789"))
+
+
+def milliseconds(work: Callable[[], object], repeats: int) -> float:
+    """Median time of some work, by the device's own clock, after a warm-up."""
+    for _ in range(3):
+        work()
+    times: list[float] = []
+    for _ in range(repeats):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def step_time(objective: str, data: LabelledImages, speed: Speed, steps: int = 100) -> float:
+    """Milliseconds a step of one run alone."""
+    learner = Learner(_recipe(objective, 0), data, CUDA, speed)
+    began = time.perf_counter()
+    learner.step(0)
+    torch.cuda.synchronize()
+    print(f"    {objective}: ready after {time.perf_counter() - began:.0f} s", flush=True)
+
+    def run() -> None:
+        for step in range(steps):
+            learner.step(step)
+
+    return milliseconds(run, 5) / steps
+
+
+def together_time(objective: str, data: LabelledImages, count: int, steps: int = 50) -> float:
+    """Milliseconds per run and step of several runs at once."""
+    learners = [Learner(_recipe(objective, seed), data, CUDA, Speed()) for seed in range(count)]
+    streams = [torch.cuda.Stream() for _ in learners]
+    for learner in learners:
+        learner.step(0)
+    torch.cuda.synchronize()
+
+    def run() -> None:
+        for step in range(steps):
+            for learner, stream in zip(learners, streams, strict=True):
+                with torch.cuda.stream(stream):
+                    learner.step(step)
+
+    times = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return 1000 * statistics.median(times) / steps / count
+
+
+def grid_times(data: LabelledImages, batch: int) -> dict[str, float]:
+    """Seconds for every pose of every image, and for as many plain forward passes."""
+    model = build_network("resnet32").to(CUDA).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    assert isinstance(model, ResNet)
+    fused = FusedResNet(model).freeze()
+    few = (data.images[:1024], data.labels[:1024])
+    evaluate(fused, few, attacks=["grid-3x3x3"], device=CUDA, batch_size=batch)
+    began = time.perf_counter()
+    evaluate(fused, (data.images, data.labels), device=CUDA, batch_size=batch)
+    torch.cuda.synchronize()
+    grid = time.perf_counter() - began
+    ready = torch.rand(batch, 3, 32, 32, device=CUDA)
+    one_pass = milliseconds(lambda: fused(ready), 20) / 1000
+    passes = 775 * len(data) / batch
+    return {
+        "grid-775, seconds": grid,
+        "plain passes, seconds": passes * one_pass,
+        "ratio": grid / (passes * one_pass),
+        "images a second": 775 * len(data) / grid,
+    }
+
+
+def _recipe(objective: str, seed: int) -> Recipe:
+    return Recipe(objective=objective, precision="bfloat16", seed=seed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", default="steps,together,grid,plain")
+    parser.add_argument("--batch", type=int, default=8192)
+    options = parser.parse_args()
+    wanted = options.only.split(",")
+    found: dict[str, float] = {}
+
+    def note(name: str, value: float) -> None:
+        found[name] = round(value, 4)
+        print(f"{name}: {value:.3f}", flush=True)
+        if options.json is not None:
+            options.json.write_text(json.dumps(found, indent=1))
+
+    print(torch.cuda.get_device_name(), torch.__version__, flush=True)
+    if "grid" in wanted:
+        for name, value in grid_times(random_data(10_000), options.batch).items():
+            note(name, value)
+    data = random_data(50_000)
+    if "steps" in wanted:
+        for objective in METHODS:
+            note(f"{objective} step, ms", step_time(objective, data, Speed()))
+    if "together" in wanted:
+        for count in (2, 4, 8):
+            name = f"KL(rob, Wo-10), {count} runs at once, per run and step, ms"
+            note(name, together_time("KL(rob, Wo-10)", data, count))
+    if "plain" in wanted:
+        for name, speed in (
+            ("no kernels", Speed(kernels=False)),
+            ("no compilation, no kernels", Speed(compile=False, kernels=False)),
+            ("plain", PLAIN),
+        ):
+            value = step_time("KL(rob, Wo-10)", data, speed, steps=20)
+            note(f"KL(rob, Wo-10) step, {name}, ms", value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The fast path computes what the plain one does. These tests need a GPU, and say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from upright import Pose, evaluate, warp, warp_all
+from upright.data import LabelledImages
+from upright.models import FusedResNet, build_network
+from upright.models.resnet import ResNet
+from upright.space import PAPER
+from upright.train import PLAIN, Recipe, Speed, train, train_together
+from upright.train.learner import Learner
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+CUDA = torch.device("cuda")
+
+
+def trained_like(depth: int = 14) -> ResNet:
+    """A network whose norms are far from their start."""
+    torch.manual_seed(0)
+    model = build_network(f"resnet{depth}").to(CUDA).to(memory_format=torch.channels_last)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.weight.data.uniform_(0.5, 1.5)
+            module.bias.data.normal_(0, 0.3)
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 1.5)
+    assert isinstance(model, ResNet)
+    return model.eval()
+
+
+def digits(count: int = 512) -> LabelledImages:
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(10, (count,), generator=generator)
+    return LabelledImages(images, labels, tuple("0123456789"))
+
+
+@pytest.mark.parametrize("size", [(32, 32), (17, 30)])
+def test_fused_network_gives_the_logits_of_the_layered_one(size: tuple[int, int]) -> None:
+    model, images = trained_like(), torch.rand(37, 3, *size, device=CUDA)
+    with torch.no_grad():
+        exact = model.double()(images.double())
+    model.float()
+    half = torch.autocast("cuda", torch.bfloat16)
+    with torch.no_grad(), half:
+        layered = model(images).double()
+    fused = FusedResNet(model)(images).double()
+    error = (fused - exact).norm() / exact.norm()
+    assert error < 2e-2
+    assert error < 1.5 * (layered - exact).norm() / exact.norm() + 1e-3
+
+
+def test_warp_on_the_gpu_is_warp_on_the_cpu() -> None:
+    images = torch.rand(5, 3, 32, 32)
+    poses = PAPER.sample(7, 5, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(
+        warp(images.to(CUDA), poses.to(CUDA)).cpu(), warp(images, poses), atol=1e-5
+    )
+    grid = PAPER.grid((2, 2, 3))
+    assert torch.allclose(warp_all(images.to(CUDA), grid).cpu(), warp_all(images, grid), atol=1e-5)
+    assert torch.equal(warp(images.to(CUDA), Pose.zeros(5)).cpu(), images)
+
+
+@pytest.mark.parametrize(
+    "objective", ["std", "std*", "AT(rob, Wo-4)", "KL(rob, Wo-4)", "L2(mix, Wo-4)"]
+)
+def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
+    recipe = Recipe(objective=objective, model="resnet8", steps=100, learning_rate=0.01)
+    plain = Learner(recipe, digits(), CUDA, PLAIN)
+    graph = Learner(recipe, digits(), CUDA, Speed(compile=False, kernels=False))
+    for step in range(5):
+        plain.step(step)
+        graph.step(step)
+    expected, found = plain.means(), graph.means()
+    assert found.keys() == expected.keys()
+    assert found["total"] == pytest.approx(expected["total"], rel=1e-3)
+    for name, tensor in plain.state().items():
+        assert torch.allclose(graph.state()[name].float(), tensor.float(), rtol=1e-2, atol=1e-3), (
+            name
+        )
+
+
+@pytest.mark.parametrize("objective", ["AT(rob, Wo-4)", "KL(rob, Wo-4)", "KL-C(mix, S-PGD)"])
+def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str) -> None:
+    found = {}
+    for name, precision, speed in (
+        ("float32", "float32", PLAIN),
+        ("bfloat16", "bfloat16", PLAIN),
+        ("engine", "bfloat16", Speed()),
+    ):
+        recipe = Recipe(
+            objective=objective,
+            model="resnet8",
+            steps=9,
+            precision=precision,
+            momentum=0.0,
+            weight_decay=0.0,
+        )
+        learner = Learner(recipe, digits(), CUDA, speed)
+        before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
+        learner.step(0)
+        after = torch.cat([p.detach().flatten() for p in learner.model.parameters()])
+        found[name] = (learner.means()["total"], (before - after) / recipe.learning_rate)
+    loss, gradient = found["float32"]
+    for name in ("bfloat16", "engine"):
+        assert found[name][0] == pytest.approx(loss, rel=2e-2), name
+        error = (found[name][1] - gradient).norm() / gradient.norm()
+        assert error < 0.15, (name, float(error))
+
+
+def test_run_on_the_engine_resumes_on_the_plain_path(tmp_path: Path) -> None:
+    recipe = Recipe(objective="KL(rob, Wo-2)", model="resnet8", steps=6, precision="bfloat16")
+    options = {"data": digits(), "device": CUDA, "checkpoint_every": 3}
+    half = Recipe(**{**recipe.as_json(), "space": recipe.space, "drops": recipe.drops})
+    run = train(half, tmp_path / "run", speed=Speed(compile=False), **options)  # type: ignore[arg-type]
+    assert run.finished
+    again = train(half, tmp_path / "run", resume=True, speed=PLAIN, **options)  # type: ignore[arg-type]
+    assert again.step == run.step
+
+
+def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path) -> None:
+    recipes = [Recipe(objective="KL(rob, Wo-2)", model="resnet8", steps=20, seed=s) for s in (0, 1)]
+    speed = Speed(compile=False, kernels=False)
+    alone = [
+        train(recipe, tmp_path / f"alone{recipe.seed}", data=digits(), device=CUDA, speed=speed)
+        for recipe in recipes
+    ]
+    together = train_together(
+        {tmp_path / f"both{recipe.seed}": recipe for recipe in recipes},
+        data=digits(),
+        device=CUDA,
+        speed=speed,
+    )
+    for one, other in zip(alone, together, strict=True):
+        for name, tensor in one.model.state_dict().items():
+            same = other.model.state_dict()[name]
+            assert torch.allclose(same.float(), tensor.float(), rtol=1e-2, atol=1e-3), name
+
+
+def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:
+    model, data = trained_like(), digits(256)
+    few = (data.images, data.labels)
+    exact = evaluate(model, few, attacks=["grid-3x3x5"], device=CUDA)
+    fast = evaluate(FusedResNet(model).freeze(), few, attacks=["grid-3x3x5"], device=CUDA)
+    differing = exact.attacks["grid-3x3x5"].correct != fast.attacks["grid-3x3x5"].correct
+    assert differing.float().mean() <= 0.02
