@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tiny_runs import Plan, colours, names, newest, register_tiny, sending, tiny_recipe
 from upright import evaluate
 from upright.data import load_data
+from upright.models import network
 from upright.train import Recipe, RunDirectory, TrainedRun, load_network, train, train_together
 
 
@@ -33,6 +33,11 @@ def tiny_run(path: Path, *, resume: bool = False, **changes: Any) -> TrainedRun:
     return train(recipe, path, data=colours(), resume=resume, **options)
 
 
+def fail(_images: Tensor) -> Tensor:
+    """An entry of a plan: the step does not come to its end."""
+    raise ZeroDivisionError
+
+
 def lines(run: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
@@ -42,7 +47,7 @@ class TestLearning:
         self, tmp_path: Path
     ) -> None:
         recipe = Recipe(
-            objective="AT(mix, Wo-2)",
+            objective="AT(mix, rnd)",
             data="glyphs",
             train_images=256,
             model="convnet",
@@ -123,6 +128,14 @@ class TestLearning:
             train(tiny_recipe(), tmp_path, data=colours(), **{option: 0})
         assert not (tmp_path / "run.json").exists()
 
+    @pytest.mark.parametrize("change", [{"model": "tiney"}, {"batch": 49}])
+    def test_a_recipe_that_cannot_be_followed_leaves_the_folder_free(
+        self, tmp_path: Path, change: dict[str, Any]
+    ) -> None:
+        with pytest.raises(ValueError, match=r"no network is called|do not fill a batch"):
+            tiny_run(tmp_path, **change)
+        assert tiny_run(tmp_path).finished
+
     def test_tensorboard_events_have_what_the_log_has(self, tmp_path: Path) -> None:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -158,9 +171,6 @@ class TestInterruption:
     def test_a_run_that_lost_steps_continues_to_the_same_bits(
         self, tmp_path: Path, plan: Plan
     ) -> None:
-        def fail(images: Tensor) -> Tensor:
-            raise ZeroDivisionError
-
         tiny_run(tmp_path / "unbroken")
         plan[5] = fail
         for _ in range(3):
@@ -208,9 +218,6 @@ class TestLog:
     def test_it_continues_without_a_line_twice_or_a_torn_one(
         self, tmp_path: Path, plan: Plan
     ) -> None:
-        def fail(images: Tensor) -> Tensor:
-            raise ZeroDivisionError
-
         tiny_run(tmp_path / "unbroken")
         plan[9] = fail  # after the log's line of step 8 and the checkpoint of step 6
         with pytest.raises(ZeroDivisionError):
@@ -231,9 +238,6 @@ class TestLog:
     def test_tensorboard_shows_no_step_twice(self, tmp_path: Path, plan: Plan) -> None:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        def fail(images: Tensor) -> Tensor:
-            raise ZeroDivisionError
-
         options: dict[str, Any] = {"checkpoint_every": 3, "log_every": 2, "tensorboard": True}
         plan[9] = fail
         with pytest.raises(ZeroDivisionError):
@@ -251,7 +255,7 @@ class TestDivergence:
         self, tmp_path: Path, plan: Plan, value: float
     ) -> None:
         plan[5] = lambda images: images * value
-        with pytest.raises(ValueError, match="no longer finite at step 5") as caught:
+        with pytest.raises(ValueError, match=r"the loss .* no longer finite at step 5") as caught:
             tiny_run(tmp_path, seed=8)
         for words in ("KL(rob, Wo-2)", "learning rate 0.05", "batch 11", "float32", "seed 8"):
             assert words in str(caught.value)
@@ -262,23 +266,26 @@ class TestDivergence:
         assert all(line["step"] < 5 for line in lines(tmp_path))
 
     def test_weights_that_are_not_finite_are_never_saved_though_the_loss_still_was(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path
     ) -> None:
-        class PoisonedGradient(torch.autograd.Function):
-            @staticmethod
-            def forward(_context: Any, images: Tensor, _handle: Tensor) -> Tensor:
-                return images.clone()
+        class Poisoned(nn.Linear):
+            """In the fourth pass the root of a distance of 0: its value is 0, its slope is nan."""
 
-            @staticmethod
-            def backward(_context: Any, gradient: Tensor) -> tuple[None, Tensor]:
-                return None, gradient.sum().reshape(1)
+            passes = 0
 
-        # In the sixth step, after which a checkpoint is due, a huge image: the gradient overflows.
-        plan[6] = lambda images: images * 1e25
-        with pytest.raises(ValueError, match="no longer finite"):
-            tiny_run(tmp_path)
+            def forward(self, images: Tensor) -> Tensor:
+                self.passes += 1
+                distance = (self.bias - self.bias.detach()).abs() * (self.passes == 4)
+                root = distance.sqrt() if self.passes == 4 else distance
+                return super().forward(images.flatten(1)) + root
+
+        network("poisoned", "poisoned")(lambda **_: Poisoned(3 * 8 * 8, 3))
+        recipe = tiny_recipe(model="poisoned", objective="std", learning_rate=0.01)
+        with pytest.raises(ValueError, match="a weight is no longer finite at step 4"):
+            train(recipe, tmp_path, data=colours(), checkpoint_every=1)
         checkpoint = RunDirectory.open(tmp_path).load()
         assert checkpoint is not None
+        assert checkpoint.step == 3
         assert all(tensor.isfinite().all() for tensor in checkpoint.tensors.values())
 
 
@@ -321,10 +328,20 @@ class TestFullDisk:
             tiny_run(tmp_path)
         assert names(tmp_path) == []
 
-    def test_at_the_log_names_the_file(self, tmp_path: Path, plan: Plan) -> None:
-        plan[2] = sending(signal.SIGTERM)
-        tiny_run(tmp_path)
+    def test_at_the_log_names_the_file_and_the_run_continues_after(
+        self, tmp_path: Path, plan: Plan
+    ) -> None:
+        tiny_run(tmp_path / "unbroken")
+        plan[4] = sending(signal.SIGTERM)
+        broken, log = tmp_path / "broken", tmp_path / "broken" / "log.jsonl"
+        tiny_run(broken)
         plan.clear()
-        with (tmp_path / "log.jsonl").open("a") as file:
-            file.write(" " * 20_000 + "\n")
-        # TODO
+        log.write_text(json.dumps({"step": 0, "note": "x" * len(newest(broken))}) + "\n")
+        with (
+            largest_file(log.stat().st_size + 10),
+            pytest.raises(OSError, match=r"cannot write to .*log\.jsonl .* --resume"),
+        ):
+            tiny_run(broken, resume=True)
+        tiny_run(broken, resume=True)
+        assert newest(broken) == newest(tmp_path / "unbroken")
+        assert [line["step"] for line in lines(broken)] == [0, 6, 8, 10, 12]

@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -97,3 +98,10 @@ def newest(run: Path) -> bytes:
 def names(run: Path) -> list[str]:
     """All that lies in a run's folder of checkpoints."""
     return sorted(file.name for file in (run / "checkpoints").iterdir())
+
+
+def save_as_npz(data: LabelledImages, path: Path) -> None:
+    """Write a file that ``npz:FILE`` reads, with the same images for training and for testing."""
+    arrays = {"images": data.images.numpy(), "labels": data.labels.numpy()}
+    splits = {f"{split}_{name}": a for split in ("train", "test") for name, a in arrays.items()}
+    np.savez(path, **splits)

@@ -56,8 +56,11 @@ class Pose:
         if dtype is None:
             dtype = reduce(torch.promote_types, (torch.as_tensor(value).dtype for value in values))
             dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        device = next((value.device for value in values if isinstance(value, Tensor)), None)
         # The dtype from the start: a number that becomes float32 first has lost its digits.
-        parts = [torch.atleast_1d(torch.as_tensor(value, dtype=dtype)) for value in values]
+        parts = [
+            torch.atleast_1d(torch.as_tensor(value, dtype=dtype, device=device)) for value in values
+        ]
         return Pose(*torch.broadcast_tensors(*parts))
 
     @staticmethod

@@ -13,12 +13,15 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import Attack, parse_attack
+from upright.checks import Model
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.record import evaluation_record
 from upright.cli.table import evaluation_table
-from upright.data import Split, load_data
+from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
 from upright.files import write_whole
+from upright.records import append
+from upright.reproduce import FinishedRun, record_of
 from upright.sources import load_model
 from upright.space import TransformSpace
 from upright.warp import Fill, Interpolation
@@ -29,6 +32,9 @@ __all__ = ["Evaluate"]
 _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+
+# What the answer depends on, beside model, data, attacks and poses.
+_SETTINGS = ("split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,32 +83,49 @@ class Evaluate:
     """Keep what is done in this file: the same command continues where it was stopped."""
     json: _File = None
     """Write the result to this file; accuracies as fractions."""
+    record: _File = None
+    """Add a line about a run of `upright train` to this file: what was measured, what the paper
+    reports, and what it takes to measure it again."""
 
     def __call__(self) -> None:
-        """Evaluate, print a table, and write the JSON file."""
+        """Evaluate, print a table, and write the files that are asked for."""
         space = parse_space(self.max_translation, self.max_rotation)
         device = parse_device(self.device)
         attacks = [parse_attack(name) for name in self.attack or ("grid-775",)]
-        for path in (self.json, self.state):
+        for path in (self.json, self.state, self.record):
             writable(path)
-        evaluation = self._evaluate(attacks, space, device)
+        run = None if self.record is None else FinishedRun.open(Path(self.model))
+        model, data = load_model(self.model, device=device), self._data()
+        evaluation = self._evaluate(model, data, attacks, space, device)
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
         if self.json is not None:
-            record = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
-            write_whole(self.json, json.dumps(record, indent=1, default=str).encode() + b"\n")
+            result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
+            write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
+        if self.record is not None and run is not None:
+            settings = {"space": asdict(space)} | {name: getattr(self, name) for name in _SETTINGS}
+            record = record_of(
+                run, evaluation, data_name=self.data, data=data, settings=settings, device=device
+            )
+            append(self.record, record)
 
-    def _evaluate(
-        self, attacks: list[Attack], space: TransformSpace, device: torch.device
-    ) -> Evaluation:
-        model = load_model(self.model, device=device)
-        data = load_data(
+    def _data(self) -> LabelledImages:
+        return load_data(
             self.data,
             split=self.split,
             limit=self.limit,
             resize=self.resize,
             center_crop=self.center_crop,
         )
+
+    def _evaluate(
+        self,
+        model: Model,
+        data: LabelledImages,
+        attacks: list[Attack],
+        space: TransformSpace,
+        device: torch.device,
+    ) -> Evaluation:
         return evaluate(
             model,
             (data.images, data.labels),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 
-from upright import __version__
 from upright.evaluation import AttackResult, Evaluation
+from upright.reproduce.origin import hardware, versions
 from upright.space import TransformSpace
 
 __all__ = ["evaluation_record"]
@@ -27,7 +25,7 @@ def evaluation_record(
     record |= evaluation.summary()
     if all(result.worst_pose is not None for result in evaluation.attacks.values()):
         record["details"] = _details(evaluation)
-    return record | {"options": options, "device": _describe(device), "versions": _versions()}
+    return record | {"options": options, "device": hardware(device), "versions": versions()}
 
 
 def _details(evaluation: Evaluation) -> dict[str, object]:
@@ -52,16 +50,3 @@ def _worst(result: AttackResult) -> dict[str, object]:
     if result.fooled is not None:
         found["fooling_poses"] = result.fooled.unpack().sum(1).tolist()
     return found
-
-
-def _describe(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "upright": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }

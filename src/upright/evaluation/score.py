@@ -94,7 +94,7 @@ class WorstLoss:
     interpolation: Interpolation = "bilinear"
 
     def __call__(self, pose: Pose) -> Tensor:
-        position = pose.stack()
+        position = pose.stack().to(self.images.device)  # once: a copy from the host waits
         if position.ndim > 2 and position.shape[-2] == 1:
             values = self._tile(position[..., 0, :], self.images, self.labels)
         else:

@@ -9,7 +9,7 @@ made of such passes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -38,15 +38,25 @@ class _Weights:
     shifts: list[Tensor]
 
 
+@dataclass(frozen=True)
+class _Graph:
+    graph: torch.cuda.CUDAGraph
+    images: Tensor
+    logits: Tensor
+
+
 class FusedResNet:
     """Runs a ResNet in evaluation mode, in half precision; gives logits in float32.
 
-    The weights are read from the network at each call, unless ``freeze`` was called.
+    The weights are read from the network at each call, unless ``freeze`` was called; a frozen
+    network is also recorded as a CUDA graph for each shape of images that it meets.
     """
 
     def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
         self.model, self.dtype = model, dtype
         self._frozen: _Weights | None = None
+        self._graphs: dict[torch.Size, _Graph] = {}
+        self._pool: Any = None
 
     def freeze(self) -> FusedResNet:
         """Keep the weights as they are now, for a network that is no longer trained."""
@@ -55,20 +65,38 @@ class FusedResNet:
 
     def __call__(self, images: Tensor) -> Tensor:
         with torch.no_grad():
-            weights = self._frozen or self._read()
-            features = self._blocks(self._stem(images, weights), weights)
-            pooled = features.mean((1, 2), dtype=torch.float32)
-            return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+            if self._frozen is None:
+                return self._run(images, self._read())
+            shape = torch.Size((_round_up(len(images)), *images.shape[1:]))
+            if shape not in self._graphs:
+                self._graphs[shape] = self._record(images.new_zeros(shape).float(), self._frozen)
+            graph = self._graphs[shape]
+            graph.images[: len(images)].copy_(images)
+            graph.graph.replay()
+            return graph.logits[: len(images)].clone()
+
+    def _run(self, images: Tensor, weights: _Weights) -> Tensor:
+        features = self._blocks(self._stem(images, weights), weights)
+        pooled = features.mean((1, 2), dtype=torch.float32)
+        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+
+    def _record(self, images: Tensor, weights: _Weights) -> _Graph:
+        """Record a pass: launching its kernels one by one would take as long as they run."""
+        self._run(images, weights)  # chooses and compiles the kernels
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            logits = self._run(images, weights)
+        self._pool = graph.pool()
+        return _Graph(graph, images, logits)
 
     def _stem(self, images: Tensor, weights: _Weights) -> Tensor:
-        from upright.models.fused_kernels import convolve
+        from upright.models.fused_kernels import convolve, standardise
 
-        standard = self.model.standardise(images.float())
+        least = self.model.standardise.least_deviation(images[0].numel())
         # A matrix unit takes at least 16 channels: the missing ones are zeros.
-        padded = F.pad(standard, [0, 0, 0, 0, 0, 16 - images.shape[1]])
-        active = padded.permute(0, 2, 3, 1).to(self.dtype).contiguous()
+        standard = standardise(images.float().contiguous(), self.dtype, padded=16, least=least)
         return convolve(
-            active,
+            standard,
             weights.kernels[0],
             weights.scales[0],
             weights.shifts[0],
@@ -83,8 +111,6 @@ class FusedResNet:
         for number, module in enumerate(self.model.blocks):
             block, layer = cast(Block, module), 2 * number + 1
             shortcut = active if block.activate_shortcut else raw
-            if block.stride > 1 or block.missing:
-                shortcut = block.shortcut(shortcut.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
             _, inner = convolve(
                 active,
                 weights.kernels[layer],
@@ -101,7 +127,7 @@ class FusedResNet:
                 weights.shifts[layer + 1],
                 after=block.conv2.out_channels,
                 slope=SLOPE,
-                shortcut=shortcut.contiguous(),
+                shortcut=shortcut,
                 keeps_raw=number + 1 < len(self.model.blocks),
             )
         return active
@@ -124,6 +150,12 @@ class FusedResNet:
             list(scale.split(widths)),
             list(shift.split(widths)),
         )
+
+
+def _round_up(count: int) -> int:
+    """The next power of two or one and a half of one: few shapes to record, little to waste."""
+    power = 1 << (count - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
 
 
 def _affine(norms: list[nn.BatchNorm2d]) -> tuple[Tensor, Tensor]:

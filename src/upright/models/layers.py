@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor, nn
 
-__all__ = ["Standardise"]
+__all__ = ["Standardise", "batch_norm"]
 
 
 class Standardise(nn.Module):
@@ -17,7 +17,19 @@ class Standardise(nn.Module):
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        values = images[0].numel()
         mean = images.mean((1, 2, 3), keepdim=True)
         deviation = images.std((1, 2, 3), keepdim=True, correction=0)
-        return (images - mean) / deviation.clamp_min(1 / (255 * math.sqrt(values)))
+        return (images - mean) / deviation.clamp_min(self.least_deviation(images[0].numel()))
+
+    @staticmethod
+    def least_deviation(values: int) -> float:
+        """Give the lower bound of the deviation for an image of so many values."""
+        return 1 / (255 * math.sqrt(values))
+
+
+def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """Make a batch norm that does not count batches: nothing reads the count, and on a GPU it costs
+    as much as a layer."""
+    norm = nn.BatchNorm2d(channels)
+    norm.num_batches_tracked = None
+    return norm

@@ -13,7 +13,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.layers import Standardise
+from upright.models.layers import Standardise, batch_norm
 from upright.models.registry import network
 
 __all__ = ["SLOPE", "Block", "ResNet", "resnet"]
@@ -41,7 +41,7 @@ class ResNet(nn.Module):
         first_block = self.blocks[0]
         assert isinstance(first_block, Block)
         first_block.activate_shortcut = True
-        self.norm = nn.BatchNorm2d(widths[-1])
+        self.norm = batch_norm(widths[-1])
         self.linear = nn.Linear(widths[-1], classes)
         _initialise(self)
 
@@ -56,8 +56,8 @@ class Block(nn.Module):
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(before), _conv(before, after, stride)
-        self.norm2, self.conv2 = nn.BatchNorm2d(after), _conv(after, after, 1)
+        self.norm1, self.conv1 = batch_norm(before), _conv(before, after, stride)
+        self.norm2, self.conv2 = batch_norm(after), _conv(after, after, 1)
         self.stride, self.missing = stride, after - before
         self.activate_shortcut = False
 

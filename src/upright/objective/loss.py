@@ -225,13 +225,23 @@ def _accuracy(logits: Tensor, labels: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def evaluation_mode(model: object) -> Iterator[None]:
-    """Put a module into evaluation mode, and each part of it back into its own mode after."""
+    """Put a module into evaluation mode, its parameters out of reach of gradients; and undo both.
+
+    Each part goes back to its own mode. Out of reach, since a compiled network would compute the
+    gradients of its parameters beside those of the pose.
+    """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
+    wanted = [parameter.requires_grad for parameter in parameters]
     try:
         for module in modules:
             module.training = False
+        for parameter in parameters:
+            parameter.requires_grad = False
         yield
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
+        for parameter, flag in zip(parameters, wanted, strict=True):
+            parameter.requires_grad = flag

@@ -58,6 +58,8 @@ class Learner:
         self, recipe: Recipe, data: LabelledImages, device: torch.device, speed: Speed = PLAIN
     ) -> None:
         self.recipe, self.device, self.speed = recipe, device, speed
+        if speed.graph:
+            torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
         self.model = build_network(
             recipe.model, classes=len(data.classes), channels=data.images.shape[1]
@@ -153,6 +155,10 @@ class Learner:
     def is_sane(self) -> bool:
         """Whether every loss since the last call of ``means`` was finite."""
         return bool(self._sums["total"].isfinite())
+
+    def has_finite_weights(self) -> bool:
+        """Whether the last update left every weight finite: a finite loss does not say that."""
+        return all(bool(weight.isfinite().all()) for weight in self.model.parameters())
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""

@@ -26,7 +26,7 @@ class Log:
         self._path, self._batch = path / "log.jsonl", recipe.batch
         self._last, self._began = start, time.perf_counter()
         _drop_lines_after(self._path, start)
-        self._events = _events(path / "tensorboard") if tensorboard else None
+        self._events = _events(path / "tensorboard", start) if tensorboard else None
         columns = (
             TextColumn("step {task.completed}/{task.total}"),
             BarColumn(),
@@ -54,8 +54,7 @@ class Log:
             "learning_rate": learning_rate,
             "images_per_second": round((step - self._last) * self._batch / seconds, 1),
         }
-        with self._path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        _append(self._path, json.dumps(line) + "\n")
         if self._events is not None:
             for name, value in line.items():
                 self._events.add_scalar(name, value, step)
@@ -69,6 +68,16 @@ def _in_words(line: dict[str, Any]) -> str:
         if part in line:
             words.append(f"{name} {100 * line[part]:.1f} %")
     return ", ".join([*words, f"{line['images_per_second']:.0f} images/s"])
+
+
+def _append(path: Path, line: str) -> None:
+    try:
+        with path.open("a") as file:
+            file.write(line)
+    except OSError as error:
+        raise OSError(
+            f"cannot write to {path} ({error.strerror}); make room and use --resume"
+        ) from error
 
 
 def _drop_lines_after(path: Path, step: int) -> None:
@@ -86,9 +95,10 @@ def _step_of(line: str) -> float:
         return math.inf
 
 
-def _events(path: Path) -> Any:
+def _events(path: Path, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ValueError("TensorBoard is missing: pip install 'upright[tensorboard]'") from error
-    return SummaryWriter(str(path))
+    # TensorBoard then forgets what an interrupted run wrote after its last checkpoint.
+    return SummaryWriter(str(path), purge_step=start + 1)

@@ -99,15 +99,24 @@ def train_together(
     One small network does not fill a GPU: the runs take turns, each on a stream of its own, and
     each gives what it would give alone. The arguments are those of ``train``.
     """
+    for name, steps in (("checkpoint_every", checkpoint_every), ("log_every", log_every)):
+        if steps < 1:
+            raise ValueError(f"{name} must be at least 1, but is {steps}")
     place = torch.device(device)
     data = _on_device(data, list(recipes.values()), place)
     with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
+        fast = (speed or Speed()).possible_on(place)
+        # Before the folders: a recipe that cannot be followed must not leave its name on one.
+        learners = [Learner(recipe, data, place, fast) for recipe in recipes.values()]
         runs = []
-        for path, recipe in recipes.items():
+        for path, learner in zip(recipes, learners, strict=True):
             directory = RunDirectory.create(
-                path, recipe, classes=data.classes, channels=data.images.shape[1], resume=resume
+                path,
+                learner.recipe,
+                classes=data.classes,
+                channels=data.images.shape[1],
+                resume=resume,
             )
-            learner = Learner(recipe, data, place, (speed or Speed()).possible_on(place))
             runs.append(_Run(directory, learner, checkpoint_every, log_every))
         for run in runs:
             bar = progress and run is runs[-1]
@@ -173,11 +182,11 @@ class _Run:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
         if self.step > self._saved:
             with torch.cuda.stream(self._stream):
-                if not self.learner.is_sane():
-                    raise ValueError(_diverged(self.step, self.recipe, self.directory))
                 self.save()
 
     def save(self) -> None:
+        if not (self.learner.is_sane() and self.learner.has_finite_weights()):
+            raise ValueError(_diverged(self.step, self.recipe, self.directory))
         state = self.learner.state()
         self.directory.save(Checkpoint(self.step, state, self.seconds))
         self._saved = self.step
@@ -189,7 +198,7 @@ def _on_device(
     """The training data that all recipes share, on the device once."""
     sources = {(recipe.data, recipe.train_images) for recipe in recipes}
     if len(sources) != 1:
-        raise ValueError(f"runs side by side need the same data, but ask for {sorted(sources)}")
+        raise ValueError(f"runs side by side need the same data, but ask for {sources}")
     if data is None:
         data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
     return LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
@@ -197,10 +206,10 @@ def _on_device(
 
 def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
     return (
-        f"the loss is no longer finite at step {step} with {recipe.objective}, learning rate "
-        f"{recipe.learning_rate_at(step - 1):g}, batch {recipe.batch}, {recipe.precision} and "
-        f"seed {recipe.seed}; the last good checkpoint is kept in {run.path}; try a lower learning "
-        "rate or λ"
+        f"the loss or a weight is no longer finite at step {step} with {recipe.objective}, "
+        f"learning rate {recipe.learning_rate_at(step - 1):g}, batch {recipe.batch}, "
+        f"{recipe.precision} and seed {recipe.seed}; the last good checkpoint is kept in "
+        f"{run.path}; try a lower learning rate or λ"
     )
 
 

@@ -1,0 +1,53 @@
+"""Where the time of a step goes on a GPU: the kernels of a step, the longest first.
+
+python benchmarks/gpu_profile.py [OBJECTIVE ...]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from gpu import CUDA, METHODS, grid_model, random_data
+from torch.profiler import ProfilerActivity, profile
+
+from upright.train import Recipe, Speed
+from upright.train.learner import Learner
+
+
+def show(title: str, found: profile, repeats: int, rows: int = 14) -> None:
+    """Print kernels with their calls and microseconds for one repeat."""
+    kernels = [event for event in found.key_averages() if event.self_device_time_total > 0]
+    total = sum(event.self_device_time_total for event in kernels)
+    count = sum(event.count for event in kernels)
+    print(f"\n{title}: {total / repeats:.0f} us in {count / repeats:.0f} kernels", flush=True)
+    for event in sorted(kernels, key=lambda event: -event.self_device_time_total)[:rows]:
+        time, calls = event.self_device_time_total / repeats, event.count / repeats
+        print(f"  {time:8.1f} us {calls:6.1f} x  {event.key[:110]}")
+
+
+def main() -> None:
+    fused = grid_model()
+    images = torch.rand(8192, 3, 32, 32, device=CUDA)
+    fused(images)
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(5):
+            fused(images)
+        torch.cuda.synchronize()
+    show("forward pass of 8192 images", found, 5)
+    data = random_data(50_000)
+    for objective in sys.argv[1:] or METHODS:
+        recipe = Recipe(objective=objective, precision="bfloat16")
+        learner = Learner(recipe, data, CUDA, Speed())
+        for step in range(3):
+            learner.step(step)
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            for step in range(10):
+                learner.step(step)
+            torch.cuda.synchronize()
+        show(objective, found, 10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Records: what was measured, and what is needed to measure it again.
+
+A file of records only grows: one JSON line for each recipe, seed and evaluation. Any number of
+processes may append to it at once, and a line that was damaged costs no other line. Accuracies are
+fractions, from 0 to 1, also those that the paper reports.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import sys
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Damage", "Key", "Record", "Records", "Reported", "append", "read"]
+
+_VERSION = 1
+"""Of the lines; to be raised when a field changes its meaning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """An accuracy in the paper: a fraction, its standard error, and the table that prints it."""
+
+    mean: float
+    stderr: float | None
+    table: str
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        _check_fraction("mean", self.mean)
+        _check_fraction("stderr", self.stderr or 0.0)
+
+
+class Key(NamedTuple):
+    """What two records share if and only if they answer the same question."""
+
+    recipe_hash: str
+    seed: int
+    metrics: tuple[str, ...]
+    evaluation_hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One evaluation of one trained network."""
+
+    dataset: str
+    """On which it was evaluated; the recipe has the one on which it was trained."""
+    method: str
+    """The objective, in the paper's notation."""
+    model: str
+    seed: int
+    recipe: dict[str, Any]
+    recipe_hash: str
+    evaluation: dict[str, Any]
+    """What was asked: part of the data, poses, warp, seed of the attacks."""
+    measured: dict[str, float]
+    """Accuracies as fractions: ``nat``, and one by the name of each attack."""
+    images: int
+    reported: dict[str, Reported]
+    """What the paper has for the same, where it has it."""
+    steps: int
+    train_seconds: float
+    """Wall time, over all resumptions. Runs that trained side by side shared it."""
+    evaluate_seconds: float
+    forward_passes: int
+    """Images sent through the network to evaluate it."""
+    data_digest: dict[str, str]
+    """SHA-256 of the images and of the labels that were evaluated."""
+    commit: str | None
+    """Of the code that evaluated, with ``+dirty`` where it was changed since; None if unknown."""
+    versions: dict[str, str]
+    hardware: str
+    """The device that evaluated."""
+    finished: str
+    """When the evaluation was done: UTC, as in ISO 8601."""
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        for name in ("recipe", "evaluation"):
+            # Tuples become lists at once, so that a record equals itself read again.
+            plain = json.loads(json.dumps(getattr(self, name), allow_nan=False))
+            object.__setattr__(self, name, plain)
+        for metric, accuracy in self.measured.items():
+            _check_fraction(metric, accuracy)
+        if datetime.fromisoformat(self.finished).utcoffset() is None:
+            raise ValueError(f"finished has no time zone: {self.finished}")
+
+    @property
+    def key(self) -> Key:
+        asked = json.dumps([self.evaluation, self.data_digest], sort_keys=True)
+        digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
+        return Key(self.recipe_hash, self.seed, tuple(sorted(self.measured)), digest)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A line that is not a record."""
+
+    line_number: int
+    """Counted from 1."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """The content of a file of records, in the order of the lines."""
+
+    records: tuple[Record, ...]
+    damaged: tuple[Damage, ...]
+
+
+def append(path: Path | str, record: Record) -> None:
+    """Add a record to a file, made where it is missing; on return it is on the disk."""
+    line = json.dumps({"version": _VERSION, **asdict(record)}, allow_nan=False).encode() + b"\n"
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # O_APPEND and a single write keep lines whole even where the lock does not reach.
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+    try:
+        locked = _lock(handle)
+        size = os.lseek(handle, 0, os.SEEK_END)
+        content = line if _ends_a_line(handle, size) else b"\n" + line
+        written = os.write(handle, content)
+        if written < len(content):
+            if locked:  # else another writer's line may stand behind ours by now
+                os.ftruncate(handle, size)
+            raise OSError(f"{path}: no room for another record, which needs {len(content)} bytes")
+        os.fsync(handle)
+    finally:
+        os.close(handle)  # which unlocks it, too
+
+
+def read(path: Path | str) -> Records:
+    """Read all records of a file; lines that are damaged are named and passed over."""
+    with Path(path).open("rb") as file:
+        _lock(file.fileno(), shared=True)
+        lines = file.read().removesuffix(b"\n").split(b"\n")
+    records, damaged = [], []
+    for number, line in enumerate(lines if lines != [b""] else [], start=1):
+        try:
+            records.append(_parse(line))
+        except (ValueError, RecursionError) as error:
+            damaged.append(Damage(number, str(error)))
+    return Records(tuple(records), tuple(damaged))
+
+
+def _lock(handle: int, *, shared: bool = False) -> bool:
+    """Wait for other writers to finish; False where the platform has no such locks."""
+    if sys.platform == "win32":
+        return False
+    fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    return True
+
+
+def _ends_a_line(handle: int, size: int) -> bool:
+    """Whether a file ends with a newline; it does not where a writer died in the middle of one."""
+    if size == 0:
+        return True
+    os.lseek(handle, size - 1, os.SEEK_SET)
+    return os.read(handle, 1) == b"\n"
+
+
+def _parse(line: bytes) -> Record:
+    content = json.loads(line.decode(), parse_constant=_refuse)
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    version = content.pop("version", None)
+    if version != _VERSION:
+        raise ValueError(f"of version {version!r}, but this program reads version {_VERSION}")
+    reported = content.get("reported")
+    if isinstance(reported, dict):
+        content["reported"] = {name: _build(Reported, part) for name, part in reported.items()}
+    return _build(Record, content)
+
+
+_Kind = TypeVar("_Kind")
+
+
+def _build(kind: type[_Kind], values: object) -> _Kind:
+    """Make a dataclass of values by name; those that are missing or not known are named."""
+    if not isinstance(values, dict):
+        raise ValueError(f"not a {kind.__name__}: {values!r}")
+    known = set(get_type_hints(kind))
+    if unknown := sorted(set(values) - known):
+        raise ValueError(f"a {kind.__name__} has no {', '.join(unknown)}")
+    if missing := sorted(known - set(values)):
+        raise ValueError(f"a {kind.__name__} without {', '.join(missing)}")
+    return kind(**values)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _check_fraction(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value}, but must be a fraction: divide percentages by 100")
+
+
+def _check_kinds(instance: Record | Reported) -> None:
+    hints = get_type_hints(type(instance))
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if not _is_a(hints[field.name], value):
+            raise ValueError(f"{field.name} is {value!r}, but must be {field.type}")
+
+
+def _is_a(kind: Any, value: object) -> bool:
+    if kind is Any:
+        return True
+    if isinstance(kind, UnionType):
+        return any(_is_a(part, value) for part in get_args(kind))
+    if get_origin(kind) is dict:
+        _, of = get_args(kind)
+        return isinstance(value, dict) and all(
+            isinstance(name, str) and _is_a(of, part) for name, part in value.items()
+        )
+    if kind is float and isinstance(value, int | float):
+        return -math.inf < value < math.inf and not isinstance(value, bool)
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,0 +1,130 @@
+"""From a run and its evaluation to a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from upright.data import LabelledImages, Split
+from upright.data.known import KNOWN
+from upright.data.raw import RawSplit, split_digests
+from upright.evaluation import Evaluation
+from upright.records import Record, Reported
+from upright.reproduce.origin import commit, hardware, versions
+from upright.reproduce.reported import reported
+from upright.space import PAPER
+from upright.train import Recipe, RunDirectory
+
+__all__ = ["FinishedRun", "record_of"]
+
+_PAPER_NETWORK = "resnet32"
+_PAPER_EVALUATION: dict[str, Any] = {
+    "split": "test",
+    "space": asdict(PAPER),
+    "fill": "black",
+    "interpolation": "bilinear",
+    "canvas": 0,
+}
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What a record needs of a run that took all its steps."""
+
+    recipe: Recipe
+    seconds: float
+    """Of training, over all resumptions."""
+
+    @staticmethod
+    def open(path: Path) -> FinishedRun:
+        """Look into a run's folder; a run that was stopped is not what its recipe says."""
+        if not path.is_dir():
+            raise ValueError(f"only a run of `upright train` can be recorded, and {path} is none")
+        run = RunDirectory.open(path)
+        checkpoint = run.load()
+        step, steps = (0 if checkpoint is None else checkpoint.step), run.recipe.steps
+        if checkpoint is None or step != steps:
+            raise ValueError(
+                f"{path} cannot be recorded: it is at step {step} of {steps}; finish it with "
+                "--resume"
+            )
+        return FinishedRun(run.recipe, checkpoint.seconds)
+
+
+def record_of(
+    run: FinishedRun,
+    evaluation: Evaluation,
+    *,
+    data_name: str,
+    data: LabelledImages,
+    settings: Mapping[str, Any],
+    device: torch.device,
+) -> Record:
+    """Give the record of an evaluation that has just been done.
+
+    Args:
+        run: the run that was evaluated.
+        evaluation: what was measured.
+        data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
+        data: the images that were evaluated.
+        settings: what the evaluation was asked but for the attacks, as JSON holds it: at least
+            ``split``, ``space``, ``fill``, ``interpolation`` and ``canvas``.
+        device: where it was evaluated.
+    """
+    recipe = run.recipe
+    digests = _digests(data, settings["split"])
+    known = _known(digests)
+    results = evaluation.attacks
+    measured = {"nat": evaluation.natural_accuracy}
+    measured |= {name: result.accuracy for name, result in results.items()}
+    trained_on_it = recipe.data in (known, data_name)
+    comparable = trained_on_it and _as_in_the_paper(recipe, settings)
+    return Record(
+        dataset=known or data_name,
+        method=recipe.objective,
+        model=recipe.model,
+        seed=recipe.seed,
+        recipe=recipe.as_json(),
+        recipe_hash=recipe.hash,
+        evaluation=dict(settings),
+        measured=measured,
+        images=len(evaluation),
+        reported=_reported(known, recipe.objective, measured) if known and comparable else {},
+        steps=recipe.steps,
+        train_seconds=run.seconds,
+        evaluate_seconds=evaluation.seconds,
+        forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
+        data_digest=digests,
+        commit=commit(),
+        versions=versions(),
+        hardware=hardware(device),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _digests(data: LabelledImages, split: Split) -> dict[str, str]:
+    return split_digests(split, RawSplit(data.images.cpu().numpy(), data.labels.cpu().numpy()))
+
+
+def _known(digests: dict[str, str]) -> str | None:
+    """The data set of which this is a whole split, whichever files it was read from."""
+    for known in KNOWN.values():
+        if digests.items() <= known.digests.items():
+            return known.name
+    return None
+
+
+def _as_in_the_paper(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
+    """Whether network, poses and warp are the paper's; length and rates of training may differ."""
+    trained = recipe.model == _PAPER_NETWORK and recipe.space == PAPER
+    return trained and settings.items() >= _PAPER_EVALUATION.items()
+
+
+def _reported(dataset: str, method: str, metrics: Mapping[str, float]) -> dict[str, Reported]:
+    found = {metric: reported(dataset, method, metric) for metric in metrics}
+    return {metric: value for metric, value in found.items() if value is not None}
