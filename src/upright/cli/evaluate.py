@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from rich.console import Console
@@ -20,6 +20,7 @@ from upright.cli.table import evaluation_table
 from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
 from upright.files import write_whole
+from upright.models import in_half_precision
 from upright.records import append
 from upright.reproduce import FinishedRun, record_of
 from upright.sources import load_model
@@ -34,7 +35,17 @@ _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
 
 # What the answer depends on, beside model, data, attacks and poses.
-_SETTINGS = ("split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas", "seed")
+_SETTINGS = (
+    "split",
+    "limit",
+    "resize",
+    "center_crop",
+    "fill",
+    "interpolation",
+    "canvas",
+    "precision",
+    "seed",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +84,8 @@ class Evaluate:
     details: bool = False
     """Find the worst pose of each image, and write it to the JSON file.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the network; bfloat16 is faster on a GPU, the more so for networks of this project."""
     batch_size: _Number = None
     """At most N images at once; chosen by their size, and halved where they do not fit."""
     device: _Name = None
@@ -96,6 +109,8 @@ class Evaluate:
             writable(path)
         run = None if self.record is None else FinishedRun.open(Path(self.model))
         model, data = load_model(self.model, device=device), self._data()
+        if self.precision == "bfloat16":
+            model = in_half_precision(model)
         evaluation = self._evaluate(model, data, attacks, space, device)
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))

@@ -1,6 +1,6 @@
 """Networks: one for each file, normalisation inside."""
 
-from upright.models.fused import FusedResNet, can_fuse, has_triton
+from upright.models.fused import FusedResNet, can_fuse, has_triton, in_half_precision
 from upright.models.registry import build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
@@ -10,6 +10,7 @@ __all__ = [
     "build_network",
     "can_fuse",
     "has_triton",
+    "in_half_precision",
     "network",
     "network_forms",
     "resnet",

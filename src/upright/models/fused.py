@@ -8,6 +8,7 @@ made of such passes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from upright.models.resnet import SLOPE, Block, ResNet
 
-__all__ = ["FusedResNet", "can_fuse", "has_triton"]
+__all__ = ["FusedResNet", "can_fuse", "has_triton", "in_half_precision"]
 
 
 def can_fuse(model: nn.Module) -> bool:
@@ -27,6 +28,18 @@ def can_fuse(model: nn.Module) -> bool:
     widths = [cast(Block, block).conv2.out_channels for block in model.blocks]
     fits = all(width in (16, 32, 64, 128) for width in [model.stem.out_channels, *widths])
     return fits and model.stem.in_channels <= 16 and model.linear.weight.is_cuda and has_triton()
+
+
+def in_half_precision(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Run a model in bfloat16, for an evaluation; by the kernels here where it can be."""
+    if isinstance(model, ResNet) and can_fuse(model):
+        return FusedResNet(model).freeze()
+
+    def half(images: Tensor) -> Tensor:
+        with torch.autocast(images.device.type, torch.bfloat16):
+            return model(images)
+
+    return half
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from upright.files import write_whole
 from upright.models import build_network
 from upright.train.recipe import Recipe
+from upright.train.weights import load_weights
 
 __all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
 
@@ -155,10 +156,5 @@ def load_network(path: Path) -> nn.Module:
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
     model = build_network(run.recipe.model, classes=len(run.classes), channels=run.channels)
-    weights = {
-        name.removeprefix("model/"): tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith("model/")
-    }
-    model.load_state_dict(weights)
+    load_weights(model, checkpoint.tensors)
     return model.eval()

@@ -16,6 +16,7 @@ from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_tri
 from upright.objective import LossTerms, RegularizedLoss
 from upright.train.batches import Batches, augment, seed_for
 from upright.train.recipe import Recipe
+from upright.train.weights import load_weights, model_tensors
 
 __all__ = ["PLAIN", "Learner", "SlowPath", "Speed"]
 
@@ -162,7 +163,7 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""
-        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors = model_tensors(self.model)
         for name, parameter in self.model.named_parameters():
             momentum = self.optimizer.state[parameter].get("momentum_buffer")
             tensors[f"momentum/{name}"] = (
@@ -172,9 +173,7 @@ class Learner:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
-        prefix = "model/"
-        weights = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        self.model.load_state_dict(weights)
+        load_weights(self.model, tensors)
         for name, parameter in self.model.named_parameters():
             state = self.optimizer.state[parameter]
             momentum = state.setdefault("momentum_buffer", torch.zeros_like(parameter.detach()))

@@ -1,0 +1,29 @@
+"""A network's weights and buffers, among the tensors of a checkpoint."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["load_weights", "model_tensors"]
+
+_PREFIX = "model/"
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Give weights and buffers under the names that a checkpoint has for them."""
+    return {_PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Copy weights and buffers into a network, in place.
+
+    By hand, since ``load_state_dict`` asks for a count of batches that our norms do not keep.
+    """
+    own = model_tensors(model)
+    given = {name for name in tensors if name.startswith(_PREFIX)}
+    if differing := sorted(own.keys() ^ given):
+        raise ValueError(f"the weights are those of another network: {', '.join(differing[:4])}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
