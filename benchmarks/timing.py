@@ -6,7 +6,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def seconds_of(job: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def interleave(repeats: int, jobs: dict[str, Callable[[], object]]) -> Timings:
+def interleave(repeats: int, jobs: Mapping[str, Callable[[], object]]) -> Timings:
     """Run all jobs in turn, forwards and backwards, so that none has the better moments."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for repeat in range(repeats):

@@ -64,19 +64,13 @@ def passes_of_a_step(learner: Learner) -> list[Pass]:
     return passes
 
 
-def by_hand(learner: Learner, passes: Sequence[Pass]) -> Callable[[], None]:
+def by_hand(learner: Learner, passes: Sequence[Pass], data: LabelledImages) -> Callable[[], None]:
     """Prepare the same passes over images that are ready."""
-    generator = torch.Generator().manual_seed(0)
-    channels = learner.model.stem.in_channels
-    inputs = [
-        (
-            torch.rand(one.images, channels, 32, 32, generator=generator).contiguous(
-                memory_format=torch.channels_last
-            ),
-            torch.randint(10, (one.images,), generator=generator),
-        )
-        for one in passes
-    ]
+    inputs = []
+    for one in passes:
+        rows = torch.arange(one.images) % len(data)
+        images = data.images[rows].float() / 255
+        inputs.append((images.contiguous(memory_format=torch.channels_last), data.labels[rows]))
 
     def step() -> None:
         for one, (images, labels) in zip(passes, inputs, strict=True):
@@ -111,13 +105,11 @@ _PASSES = {(False, False): _search, (False, True): _ascent, (True, True): _train
 def measure(objective: str, model: str, batch: int, data: LabelledImages, repeats: int) -> Row:
     """Time a step of the trainer and the same passes by hand, in turns."""
     # A rate of 0: the weights of both stay alike, and no figure depends on how a run went.
-    recipe = Recipe(
-        objective=objective, data="glyphs", model=model, batch=batch, learning_rate=0.0
-    )
+    recipe = Recipe(objective=objective, data="glyphs", model=model, batch=batch, learning_rate=0.0)
     learner = Learner(recipe, data, torch.device("cpu"))
     passes = passes_of_a_step(learner)
     bare = Learner(recipe, data, torch.device("cpu"))
-    hand = by_hand(bare, passes)
+    hand = by_hand(bare, passes, data)
     hand()  # once, as the learner did: the first call of anything is slow
 
     def step() -> None:
@@ -170,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time training steps against bare passes.")
     parser.add_argument("--objectives", nargs="+", default=OBJECTIVES)
-    parser.add_argument("--model", default="resnet32", help="a network of the ResNet family")
+    parser.add_argument("--model", default="resnet32", help="a network by its name")
     parser.add_argument("--batch", type=int, default=64, help="unique images a step")
     parser.add_argument("--repeats", type=int, default=7, help="steps that are timed")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")

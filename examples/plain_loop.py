@@ -4,12 +4,14 @@
 
 The loop is the one that everybody writes; the loss takes the network, since it has to ask it for
 the worst poses. Before and after training it prints the accuracy on glyphs that were not trained
-on: as they are, and under the worst of 775 poses. About a minute on two cores:
+on: as they are, and under the worst of 775 poses. About two minutes on one core:
 
-    before: natural 10.0 %, grid-775 0.0 %
-    step 100: loss 1.70, 59 % of the images right, 46 % of the transformed ones
-    ...
-    after: natural 95.0 %, grid-775 75.0 %
+    before: natural 8.0%, grid-775 0.0%
+    step 100: loss 2.23, 31% of the images right
+    step 200: loss 1.91, 70% of the images right
+    step 300: loss 1.62, 91% of the images right
+    step 400: loss 1.37, 97% of the images right
+    after: natural 94.5%, grid-775 52.5%
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def main(
         terms.total.backward()
         optimizer.step()
         schedule.step()
-        if step % 100 == 0:
+        if step % max(1, steps // 4) == 0:
             print(f"step {step}: loss {terms.total:.2f}{in_percent(terms.natural_accuracy)}")
     report("after", network, test, attack)
 
@@ -68,21 +70,20 @@ def main(
 def make_network() -> nn.Module:
     """Any network will do that takes images in [0, 1]: normalisation is its first layer."""
     return nn.Sequential(
-        nn.BatchNorm2d(3, affine=False),
-        nn.Conv2d(3, 24, 3, stride=2, padding=1),
-        nn.BatchNorm2d(24),
-        nn.ReLU(),
-        nn.Conv2d(24, 48, 3, padding=1),
-        nn.BatchNorm2d(48),
-        nn.ReLU(),
+        nn.InstanceNorm2d(3),
+        nn.AvgPool2d(2),
+        *convolution(3, 24),
         nn.MaxPool2d(2),
-        nn.Conv2d(48, 64, 3, padding=1),
-        nn.BatchNorm2d(64),
-        nn.ReLU(),
+        *convolution(24, 48),
+        *convolution(48, 48),
         nn.AdaptiveMaxPool2d(4),
         nn.Flatten(),
-        nn.Linear(64 * 16, 10),
+        nn.Linear(16 * 48, 10),
     )
+
+
+def convolution(before: int, after: int) -> tuple[nn.Module, ...]:
+    return nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()
 
 
 def forever(data: LabelledImages, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -94,7 +95,7 @@ def forever(data: LabelledImages, batch_size: int) -> Iterator[tuple[Tensor, Ten
 
 def in_percent(accuracy: Tensor | None) -> str:
     """An objective that never shows the network the originals does not know this accuracy."""
-    return "" if accuracy is None else f", {100 * accuracy:.0f} % of the images right"
+    return "" if accuracy is None else f", {accuracy:.0%} of the images right"
 
 
 def report(when: str, network: nn.Module, test: LabelledImages, attack: str) -> None:

@@ -1,45 +1,22 @@
-"""Training: it learns, stops and continues where it was, and loses nothing to what goes wrong."""
+"""Training: it learns, its log says how, and runs side by side do not disturb each other."""
 
 from __future__ import annotations
 
-import json
 import math
-import resource
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import Tensor, nn
 
-from tiny_runs import Plan, colours, names, newest, register_tiny, sending, tiny_recipe
+from tiny_runs import Plan, colours, fail, lines, newest, register_tiny, tiny_recipe, tiny_run
 from upright import evaluate
 from upright.data import load_data
-from upright.models import network
-from upright.train import Recipe, RunDirectory, TrainedRun, load_network, train, train_together
+from upright.train import Recipe, load_network, train, train_together
 
 
 @pytest.fixture(autouse=True)
 def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
     return register_tiny(monkeypatch)
-
-
-def tiny_run(path: Path, *, resume: bool = False, **changes: Any) -> TrainedRun:
-    options = {"checkpoint_every": 3, "log_every": 2}
-    recipe = tiny_recipe(**changes)
-    return train(recipe, path, data=colours(), resume=resume, **options)
-
-
-def fail(_images: Tensor) -> Tensor:
-    """An entry of a plan: the step does not come to its end."""
-    raise ZeroDivisionError
-
-
-def lines(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
 
 class TestLearning:
@@ -149,71 +126,6 @@ class TestLearning:
             assert found == [(step, pytest.approx(value)) for step, value in logged]
 
 
-class TestInterruption:
-    @pytest.mark.parametrize("model", ["tiny", "tiny-dropout"])
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_stopped_run_continues_to_the_same_bits(
-        self, tmp_path: Path, plan: Plan, model: str, number: signal.Signals
-    ) -> None:
-        tiny_run(tmp_path / "unbroken", model=model)
-        plan[2] = sending(number)
-        steps = []
-        for _ in range(5):
-            stopped = tiny_run(tmp_path / "broken", resume=True, model=model)
-            assert not stopped.finished
-            assert names(tmp_path / "broken")[-1] == f"{stopped.step:08d}.safetensors"
-            steps.append(stopped.step)
-        assert steps == [2, 4, 6, 8, 10]  # the step that was under way is finished and kept
-        plan.clear()
-        assert tiny_run(tmp_path / "broken", resume=True, model=model).finished
-        assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")
-
-    def test_a_run_that_lost_steps_continues_to_the_same_bits(
-        self, tmp_path: Path, plan: Plan
-    ) -> None:
-        tiny_run(tmp_path / "unbroken")
-        plan[5] = fail
-        for _ in range(3):
-            with pytest.raises(ZeroDivisionError):
-                tiny_run(tmp_path / "broken", resume=True)
-        plan.clear()
-        tiny_run(tmp_path / "broken", resume=True)
-        assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")
-
-    def test_signals_act_as_before_once_the_run_has_ended(self, tmp_path: Path, plan: Plan) -> None:
-        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        plan[3] = sending(signal.SIGINT)
-        tiny_run(tmp_path)
-        assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
-
-    def test_the_second_ctrl_c_does_not_wait(self, tmp_path: Path, plan: Plan) -> None:
-        def twice(images: Tensor) -> Tensor:
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-            return images
-
-        plan[5] = twice
-        with pytest.raises(KeyboardInterrupt):
-            tiny_run(tmp_path)
-        assert names(tmp_path)[-1] == "00000003.safetensors"
-
-    def test_a_run_in_a_thread_works_without_signals(self, tmp_path: Path) -> None:
-        thread = threading.Thread(target=tiny_run, args=(tmp_path / "thread",))
-        thread.start()
-        thread.join()
-        tiny_run(tmp_path / "main")
-        assert newest(tmp_path / "thread") == newest(tmp_path / "main")
-
-    def test_a_finished_run_stays_as_it_is(self, tmp_path: Path) -> None:
-        tiny_run(tmp_path)
-        before, log = newest(tmp_path), (tmp_path / "log.jsonl").read_text()
-        again = tiny_run(tmp_path, resume=True)
-        assert again.finished
-        assert again.step == 12
-        assert newest(tmp_path) == before
-        assert (tmp_path / "log.jsonl").read_text() == log
-
-
 class TestLog:
     def test_it_continues_without_a_line_twice_or_a_torn_one(
         self, tmp_path: Path, plan: Plan
@@ -247,101 +159,3 @@ class TestLog:
         events = EventAccumulator(str(tmp_path / "tensorboard"))
         events.Reload()
         assert [event.step for event in events.Scalars("total")] == [2, 4, 6, 8, 10, 12]
-
-
-class TestDivergence:
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
-        self, tmp_path: Path, plan: Plan, value: float
-    ) -> None:
-        plan[5] = lambda images: images * value
-        with pytest.raises(ValueError, match=r"the loss .* no longer finite at step 5") as caught:
-            tiny_run(tmp_path, seed=8)
-        for words in ("KL(rob, Wo-2)", "learning rate 0.05", "batch 11", "float32", "seed 8"):
-            assert words in str(caught.value)
-        assert names(tmp_path)[-1] == "00000003.safetensors"
-        checkpoint = RunDirectory.open(tmp_path).load()
-        assert checkpoint is not None
-        assert all(tensor.isfinite().all() for tensor in checkpoint.tensors.values())
-        assert all(line["step"] < 5 for line in lines(tmp_path))
-
-    def test_weights_that_are_not_finite_are_never_saved_though_the_loss_still_was(
-        self, tmp_path: Path
-    ) -> None:
-        class Poisoned(nn.Linear):
-            """In the fourth pass the root of a distance of 0: its value is 0, its slope is nan."""
-
-            passes = 0
-
-            def forward(self, images: Tensor) -> Tensor:
-                self.passes += 1
-                distance = (self.bias - self.bias.detach()).abs() * (self.passes == 4)
-                root = distance.sqrt() if self.passes == 4 else distance
-                return super().forward(images.flatten(1)) + root
-
-        network("poisoned", "poisoned")(lambda **_: Poisoned(3 * 8 * 8, 3))
-        recipe = tiny_recipe(model="poisoned", objective="std", learning_rate=0.01)
-        with pytest.raises(ValueError, match="a weight is no longer finite at step 4"):
-            train(recipe, tmp_path, data=colours(), checkpoint_every=1)
-        checkpoint = RunDirectory.open(tmp_path).load()
-        assert checkpoint is not None
-        assert checkpoint.step == 3
-        assert all(tensor.isfinite().all() for tensor in checkpoint.tensors.values())
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let the operating system refuse to write more than so many bytes to a file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-class TestFullDisk:
-    def test_is_an_error_message_and_no_corrupt_file_and_the_run_continues_after(
-        self, tmp_path: Path, plan: Plan
-    ) -> None:
-        tiny_run(tmp_path / "unbroken")
-        plan[4] = sending(signal.SIGTERM)
-        broken = tmp_path / "broken"
-        tiny_run(broken)
-        plan.clear()
-        before = {file: file.read_bytes() for file in (broken / "checkpoints").iterdir()}
-        with (
-            largest_file(len(newest(broken)) // 2),
-            pytest.raises(OSError, match=r"checkpoint of step 6 .*step 4 is kept.* --resume"),
-        ):
-            tiny_run(broken, resume=True)
-        after = {file: file.read_bytes() for file in (broken / "checkpoints").iterdir()}
-        assert after == before
-        tiny_run(broken, resume=True)
-        assert newest(broken) == newest(tmp_path / "unbroken")
-
-    def test_at_the_first_checkpoint_says_that_there_is_none_yet(self, tmp_path: Path) -> None:
-        with (
-            largest_file(1000),
-            pytest.raises(OSError, match=r"checkpoint of step 3 .*there is none yet"),
-        ):
-            tiny_run(tmp_path)
-        assert names(tmp_path) == []
-
-    def test_at_the_log_names_the_file_and_the_run_continues_after(
-        self, tmp_path: Path, plan: Plan
-    ) -> None:
-        tiny_run(tmp_path / "unbroken")
-        plan[4] = sending(signal.SIGTERM)
-        broken, log = tmp_path / "broken", tmp_path / "broken" / "log.jsonl"
-        tiny_run(broken)
-        plan.clear()
-        log.write_text(json.dumps({"step": 0, "note": "x" * len(newest(broken))}) + "\n")
-        with (
-            largest_file(log.stat().st_size + 10),
-            pytest.raises(OSError, match=r"cannot write to .*log\.jsonl .* --resume"),
-        ):
-            tiny_run(broken, resume=True)
-        tiny_run(broken, resume=True)
-        assert newest(broken) == newest(tmp_path / "unbroken")
-        assert [line["step"] for line in lines(broken)] == [0, 6, 8, 10, 12]

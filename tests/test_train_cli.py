@@ -7,10 +7,9 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tiny_runs import Plan, colours, newest, register_tiny, sending
+from tiny_runs import Plan, colours, newest, register_tiny, save_as_npz, sending
 from upright import evaluate
 from upright.cli import main
 from upright.train import load_network
@@ -29,12 +28,7 @@ def upright(
 ) -> Call:
     """The command in a folder with ``colours.npz``; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
-    data = colours()
-    parts = {"images": data.images.numpy(), "labels": data.labels.numpy()}
-    np.savez(
-        "colours.npz",
-        **{f"{split}_{k}": v for split in ("train", "test") for k, v in parts.items()},
-    )
+    save_as_npz(colours(), tmp_path / "colours.npz")
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = main([str(argument) for argument in arguments])

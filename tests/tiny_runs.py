@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from functools import cache, partial
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from upright.data import LabelledImages
 from upright.models import network, network_forms, registry
-from upright.train import Recipe
+from upright.train import Recipe, TrainedRun, train
 
 Plan = dict[int, Callable[[Tensor], Tensor]]
 """What happens to the images of a training pass of a run, by its number, counted from 1."""
@@ -32,7 +33,7 @@ def colours(count: int = 48, side: int = 8) -> LabelledImages:
 
 
 def tiny_recipe(**changes: Any) -> Recipe:
-    """A run of 12 steps, through three epochs of ``colours`` with an image or two left over."""
+    """A run of 12 steps, three epochs of ``colours`` that leave out four images each."""
     fields = {
         "objective": "KL(rob, Wo-2)",
         "data": "colours",
@@ -88,6 +89,23 @@ def sending(number: signal.Signals) -> Callable[[Tensor], Tensor]:
         return images
 
     return send
+
+
+def fail(_images: Tensor) -> Tensor:
+    """An entry of a plan: the step does not come to its end."""
+    raise ZeroDivisionError
+
+
+def tiny_run(path: Path, *, resume: bool = False, **changes: Any) -> TrainedRun:
+    """Follow the recipe, with these changes, on ``colours``."""
+    options = {"checkpoint_every": 3, "log_every": 2}
+    recipe = tiny_recipe(**changes)
+    return train(recipe, path, data=colours(), resume=resume, **options)
+
+
+def lines(run: Path) -> list[dict[str, float]]:
+    """The log of a run."""
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
 
 def newest(run: Path) -> bytes:

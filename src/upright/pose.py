@@ -58,8 +58,12 @@ class Pose:
             dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         device = next((value.device for value in values if isinstance(value, Tensor)), None)
         # The dtype from the start: a number that becomes float32 first has lost its digits.
+        # A number by a fill: a CUDA graph cannot capture a copy from the host.
         parts = [
-            torch.atleast_1d(torch.as_tensor(value, dtype=dtype, device=device)) for value in values
+            torch.full((1,), value, dtype=dtype, device=device)
+            if isinstance(value, int | float)
+            else torch.atleast_1d(torch.as_tensor(value, dtype=dtype, device=device))
+            for value in values
         ]
         return Pose(*torch.broadcast_tensors(*parts))
 

@@ -183,4 +183,6 @@ def _affine(norms: list[nn.BatchNorm2d]) -> tuple[Tensor, Tensor]:
 
 def has_triton() -> bool:
     """Whether kernels can be compiled here."""
-    return torch.utils._triton.has_triton()
+    from torch.utils._triton import has_triton as found
+
+    return found()
