@@ -12,6 +12,8 @@ from upright.attacks import (
 )
 from upright.checks import SuspiciousInput
 from upright.evaluation import AttackResult, Evaluation, FooledPoses, evaluate
+from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
+from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
 from upright.warp import warp, warp_all
@@ -19,6 +21,8 @@ from upright.warp import warp, warp_all
 __version__ = "0.1.0"
 
 __all__ = [
+    "KL",
+    "L2",
     "PAPER",
     "Attack",
     "AttackResult",
@@ -26,8 +30,12 @@ __all__ = [
     "Evaluation",
     "FooledPoses",
     "GridSearch",
+    "LossTerms",
+    "Objective",
+    "Penalty",
     "Pose",
     "RandomSearch",
+    "RegularizedLoss",
     "Score",
     "SpatialPGD",
     "SuspiciousInput",
@@ -35,6 +43,7 @@ __all__ = [
     "WorstCase",
     "__version__",
     "evaluate",
+    "name_penalty",
     "parse_attack",
     "warp",
     "warp_all",

@@ -29,7 +29,7 @@ from upright.warp import warp
 
 __all__ = ["main"]
 
-METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=4)")
+METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=1)")
 TEST_IMAGES = 300
 
 

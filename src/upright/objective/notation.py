@@ -11,7 +11,7 @@ from upright.attacks import Attack, SpatialPGD, parse_attack
 from upright.objective.product import Batch, Objective, Target
 from upright.penalties import KL, L2, Penalty
 
-__all__ = ["GRAMMAR", "parse", "write"]
+__all__ = ["GRAMMAR", "name_penalty", "parse", "write"]
 
 GRAMMAR = """\
   std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...)
@@ -41,6 +41,21 @@ _REGULARIZERS = {
     "ALP": _Regularizer(L2(), "cross-entropy", 1.0),
     "KL-C": _Regularizer(KL(), "cross-entropy", 8.0),
 }
+
+
+def name_penalty(
+    name: str, penalty: Penalty, *, weight: float = 1.0, target: Target = "penalty"
+) -> None:
+    """Teach the notation a penalty: afterwards ``NAME(batch, def)`` is an objective with it.
+
+    ``weight`` is the λ that it has unless told, ``target`` what its x' maximises.
+    """
+    if not re.fullmatch(r"[\w-]+", name) or name in _REGULARIZERS:
+        raise ValueError(
+            f"{name!r} is taken or not a word: the names are {', '.join(_REGULARIZERS)}"
+        )
+    _REGULARIZERS[name] = _Regularizer(penalty, target, weight)
+
 
 _CALL = re.compile(r"([\w-]+)\s*\(\s*(\w+)\s*,\s*([^;()]+?)\s*(?:;([^()]*))?\)")
 
@@ -110,7 +125,11 @@ def _name(objective: Objective) -> str:
         same_penalty = type(known.penalty) is type(objective.penalty)
         if same_penalty and known.penalty_target == objective.penalty_target:
             return name
-    return "AT"  # without a penalty its target means nothing
+    if objective.penalty is None:
+        return "AT"  # without a penalty its target means nothing
+    raise ValueError(
+        f"the notation has no name for {objective.penalty}; give it one with name_penalty"
+    )
 
 
 def _attack(text: str, definition: str) -> tuple[Attack, int]:

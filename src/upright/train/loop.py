@@ -96,8 +96,8 @@ def train_together(
 ) -> list[TrainedRun]:
     """Train several networks on the same data side by side, each in its run directory.
 
-    One small network does not fill a GPU: the runs take turns, each on a stream of its own, and
-    each gives what it would give alone. The arguments are those of ``train``.
+    The runs take turns, step by step, and each gives what it would give alone: the data lie on the
+    device once, and a network is compiled once. The arguments are those of ``train``.
     """
     for name, steps in (("checkpoint_every", checkpoint_every), ("log_every", log_every)):
         if steps < 1:
@@ -151,7 +151,6 @@ class _Run:
             learner.restore(checkpoint.tensors)
             self.step = self._saved = checkpoint.step
             self._seconds_before = checkpoint.seconds
-        self._stream = torch.cuda.Stream() if learner.device.type == "cuda" else None
         self._began = time.perf_counter()
 
     @property
@@ -164,25 +163,23 @@ class _Run:
 
     def advance(self) -> None:
         """Take a step; write the log and a checkpoint when they are due."""
-        with torch.cuda.stream(self._stream):  # does nothing without a stream
-            self.learner.step(self.step)
-            self.step += 1
-            logs = self.step % self._log_every == 0 or self.finished
-            saves = self.step % self._checkpoint_every == 0
-            # To look at the loss is to wait for the device, which costs nothing on a CPU only.
-            if (logs or saves or self._stream is None) and not self.learner.is_sane():
-                raise ValueError(_diverged(self.step, self.recipe, self.directory))
-            if logs:
-                rate = self.recipe.learning_rate_at(self.step - 1)
-                self.log.write(self.step, self.learner.means(), rate)
-            if saves:
-                self.save()
+        self.learner.step(self.step)
+        self.step += 1
+        logs = self.step % self._log_every == 0 or self.finished
+        saves = self.step % self._checkpoint_every == 0
+        # To look at the loss is to wait for the device, which costs nothing on a CPU only.
+        if (logs or saves or self.learner.device.type == "cpu") and not self.learner.is_sane():
+            raise ValueError(_diverged(self.step, self.recipe, self.directory))
+        if logs:
+            rate = self.recipe.learning_rate_at(self.step - 1)
+            self.log.write(self.step, self.learner.means(), rate)
+        if saves:
+            self.save()
 
     def settle(self) -> None:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
         if self.step > self._saved:
-            with torch.cuda.stream(self._stream):
-                self.save()
+            self.save()
 
     def save(self) -> None:
         if not (self.learner.is_sane() and self.learner.has_finite_weights()):
