@@ -55,6 +55,11 @@ def hungry():
     def model(images):
         raise MemoryError
     return model
+
+def picky():
+    def model(images):
+        assert images.shape[-1] == 224, "224 pixels wanted"
+    return model
 """
 
 
@@ -161,7 +166,7 @@ class TestEvaluate:
         details = result["details"]["attacks"]["grid-3x3x5"]
         assert details["worst_dx_px"] == direct.worst_pose.dx.tolist()
         assert details["worst_angle_degrees"] == direct.worst_pose.angle.tolist()
-        assert details["correct"] == [count == 0 for count in details["fooling_poses"]]
+        assert details["correct"] == [count == 0 for count in details["fooling_pose_count"]]
         assert result["details"]["labels"] == scene.labels.tolist()
         quick = scene.result(*options)["attacks"]["grid-3x3x5"]
         full = result["attacks"]["grid-3x3x5"]
@@ -278,6 +283,7 @@ class TestErrors:
             ([], "models.py:broken", "models.py:broken raised OSError: no weights anywhere"),
             ([], "timm:resnet18", "timm:resnet18 needs timm"),
             ([], "models.py:hungry", "the model does not fit into memory with a single image"),
+            ([], "models.py:picky", "AssertionError: 224 pixels wanted"),
             ([], "models.py:grey", "RuntimeError: Given groups=1, weight of size [3, 1, 3, 3]"),
             (["--attack", "grid-1000"], None, "no attack is called 'grid-1000'; the names are"),
             (["--attack", "grid-0x1x1"], None, "a grid needs three counts of at least 1"),

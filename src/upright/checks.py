@@ -5,6 +5,7 @@ What cannot be right raises ``ValueError``; what is only suspicious warns with `
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_numbers",
+    "warn_if_classes_differ",
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
@@ -98,10 +100,19 @@ def warn_if_probabilities(logits: Tensor) -> None:
 
 def warn_if_training(model: object) -> None:
     """Warn where a module was left in training mode."""
-    if isinstance(model, torch.nn.Module) and model.training:
+    if isinstance(model, torch.nn.Module) and any(part.training for part in model.modules()):
         _warn(
-            "the model is in training mode: dropout is on, and batch norm depends on the batch and "
-            "learns from the test data; call model.eval() first"
+            "the model, or a part of it, is in training mode: dropout is on, batch norm depends "
+            "on the batch and learns from the test data; call model.eval() first"
+        )
+
+
+def warn_if_classes_differ(outputs: int, classes: int) -> None:
+    """Warn where a model has been trained for other classes than the data have."""
+    if outputs != classes:
+        _warn(
+            f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "
+            "mean something else than the labels; give data with the classes of the model, in order"
         )
 
 
@@ -115,4 +126,8 @@ def warn_if_random(first: Tensor, second: Tensor) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, SuspiciousInput, stacklevel=4)
+    """Warn at the line that called this package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("upright."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, SuspiciousInput, stacklevel=level)

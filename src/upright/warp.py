@@ -58,8 +58,7 @@ def warp(
     if count == 1 and len(images) > 1:
         moved = warp_all(images, flat, fill=fill, interpolation=interpolation, canvas=canvas)
         return moved.reshape(*leading, *moved.shape[1:])
-    repeated = images.expand(*leading, *images.shape).reshape(-1, *images.shape[1:])
-    moved = _resample(repeated, flat, fill, interpolation, canvas)
+    moved = _resample(images, flat, fill, interpolation, canvas)
     return moved.reshape(*leading, count, *moved.shape[1:])
 
 
@@ -84,15 +83,15 @@ def warp_all(
     count = len(poses)
     if images.is_cuda:  # one grid has fewer places than a GPU has threads
         poses = Pose.unstack(poses.stack().repeat_interleave(len(images), 0))
-        source = images.expand(count, *images.shape).flatten(0, 1)
+        source = images
     else:
-        source = images.flatten(0, 1).expand(count, -1, -1, -1)
+        source = images.flatten(0, 1)[None]
     moved = _resample(source, poses, fill, interpolation, canvas)
     return moved.reshape(count, *images.shape[:2], *moved.shape[-2:])
 
 
 def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:
-    """Resample one image for each pose."""
+    """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
     # Half precision cannot hold a position to a useful fraction of a pixel.
     dtype = torch.promote_types(images.dtype, torch.float32)
     if canvas:
@@ -100,6 +99,8 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
     height, width = images.shape[-2:]
     x, y = _positions(pose.to(images.device, dtype), height, width)
     source = _source(images.to(dtype), fill)
+    copies = len(pose) // len(images)
+    pixels = source.pixels.expand(copies, *source.pixels.shape).flatten(0, 1)
     sampling_grid = torch.stack(
         (
             _normalise(_fold(x, width, fill) + source.offset, source.pixels.shape[-1]),
@@ -108,7 +109,7 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
         -1,
     )
     moved = F.grid_sample(
-        source.pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
+        pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
     )
     return moved.to(images.dtype)
 

@@ -32,7 +32,7 @@ its own for each of N images, or m poses that all images share.
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorstCase:
     """What an attack found: for each image a pose and its score; and what the search cost."""
 
@@ -46,7 +46,8 @@ class Attack(abc.ABC):
     """Searches a space for the worst pose of each image.
 
     An attack sees the score and nothing else: neither the labels, nor the model, nor the penalty.
-    Evaluation, adversarial training and every penalty share every attack in that way.
+    Evaluation, adversarial training and every penalty share every attack in that way. Its ``str``
+    is its name, in results and as a seed of its draws.
     """
 
     @property

@@ -61,9 +61,10 @@ def _run(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return 130
-    # RuntimeError is what PyTorch raises where model, images and device do not go together.
-    except (ValueError, OSError, MemoryError, RuntimeError) as error:
-        say(f"error: {one_line(error)}")
+    # A user's model may raise anything; what is not meant for a person is named by its kind.
+    except Exception as error:
+        meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
+        say(f"error: {'' if meant else type(error).__name__ + ': '}{one_line(error)}")
         return 2
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,8 +13,8 @@ import torch
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright.attacks import Attack, parse_attack
-from upright.checks import Model
+from upright.attacks import parse_attack
+from upright.checks import Model, warn_if_classes_differ
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.record import evaluation_record
 from upright.cli.table import evaluation_table
@@ -104,7 +105,9 @@ class Evaluate:
         """Evaluate, print a table, and write the files that are asked for."""
         space = parse_space(self.max_translation, self.max_rotation)
         device = parse_device(self.device)
-        attacks = [parse_attack(name) for name in self.attack or ("grid-775",)]
+        attacks = self.attack or ("grid-775",)
+        for name in attacks:
+            parse_attack(name)  # a wrong name is told before the model is loaded
         for path in (self.json, self.state, self.record):
             writable(path)
         run = None if self.record is None else FinishedRun.open(Path(self.model))
@@ -112,6 +115,7 @@ class Evaluate:
         if self.precision == "bfloat16":
             model = in_half_precision(model)
         evaluation = self._evaluate(model, data, attacks, space, device)
+        warn_if_classes_differ(evaluation.classes, len(data.classes))
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
         if self.json is not None:
@@ -137,7 +141,7 @@ class Evaluate:
         self,
         model: Model,
         data: LabelledImages,
-        attacks: list[Attack],
+        attacks: Sequence[str],
         space: TransformSpace,
         device: torch.device,
     ) -> Evaluation:

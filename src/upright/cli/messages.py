@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from upright.checks import SuspiciousInput
+from upright.objective import GRAMMAR
 
 __all__ = ["one_line", "one_line_warnings", "say"]
 
@@ -22,6 +23,8 @@ def one_line(error: BaseException) -> str:
     """Give the message of an error in one line, the way people would put it."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if str(error).endswith(GRAMMAR):
+        return str(error)  # the one message that is easier to read in its own lines
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}" if isinstance(error, RuntimeError) else text
 

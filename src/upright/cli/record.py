@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import asdict
 from typing import Any
 
@@ -48,5 +49,9 @@ def _worst(result: AttackResult) -> dict[str, object]:
         "worst_loss": result.worst_loss.tolist(),
     }
     if result.fooled is not None:
-        found["fooling_poses"] = result.fooled.unpack().sum(1).tolist()
+        found["fooling_pose_count"] = result.fooled.unpack().sum(1).tolist()
+        found["grid_dx_dy_angle"] = result.fooled.poses.stack().tolist()
+        # One bit for each pose of the grid, the first in the highest, rows of whole bytes.
+        bits = result.fooled.bits.numpy().tobytes()
+        found["fooling_poses_base64"] = base64.b64encode(bits).decode()
     return found

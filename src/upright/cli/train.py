@@ -87,7 +87,12 @@ class Train:
         recipes = [self._recipe(name, seed) for name in self.objectives for seed in seeds]
         if len(recipes) == 1:
             return {self.out: recipes[0]}
-        return {self.out / folder_name(recipe.objective, recipe.seed): recipe for recipe in recipes}
+        named = {
+            self.out / folder_name(recipe.objective, recipe.seed): recipe for recipe in recipes
+        }
+        if not recipes or len(named) < len(recipes):
+            raise ValueError("name at least one objective, and each objective and seed once")
+        return named
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
         return Recipe(

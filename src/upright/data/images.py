@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +43,13 @@ class LabelledImages(Dataset[tuple[Tensor, int]]):
         if count < 1:
             raise ValueError(f"head({count}) holds no image: ask for at least 1")
         return LabelledImages(self.images[:count], self.labels[:count], self.classes)
+
+    def digest(self) -> str:
+        """SHA-256 of all images and labels."""
+        digest = hashlib.sha256()
+        for part in (self.images, self.labels):
+            digest.update(part.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def as_float(self) -> Tensor:
         """All images as float32 in [0, 1]: four times the memory of `images`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import get_args
 
 import torch
 
@@ -28,6 +29,15 @@ class Question:
     limit: int | None
     seed: int
 
+    def __post_init__(self) -> None:
+        if self.canvas < 0:
+            raise ValueError(f"a canvas has at least 0 pixels, but canvas is {self.canvas}")
+        if self.fill not in get_args(Fill):
+            raise ValueError(f"fill {self.fill!r} is not one of {', '.join(get_args(Fill))}")
+        if self.interpolation not in get_args(Interpolation):
+            kinds = ", ".join(get_args(Interpolation))
+            raise ValueError(f"interpolation {self.interpolation!r} is not one of {kinds}")
+
     @property
     def passes_per_image(self) -> int:
         """Forward passes for one image that nothing fools, the natural one included."""
@@ -43,15 +53,24 @@ class Question:
             "seed": self.seed,
         }
 
-    def generator(self, name: str, start: int) -> torch.Generator:
+    def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
-        digest = hashlib.sha256(f"{self.seed} {name} {start}".encode()).digest()
+        digest = hashlib.sha256(f"{self.seed} {attack} {start}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
-    """Give attacks by their names."""
+    """Give attacks by the names under which they were asked for."""
     if isinstance(attacks, str | Attack):
         raise ValueError(f"attacks must be a list, as in attacks=[{str(attacks)!r}]")
-    parsed = [parse_attack(attack) if isinstance(attack, str) else attack for attack in attacks]
-    return {str(attack): attack for attack in parsed}
+    named: dict[str, Attack] = {}
+    for asked in attacks:
+        attack = parse_attack(asked) if isinstance(asked, str) else asked
+        name = asked if isinstance(asked, str) else str(attack)
+        if " object at 0x" in name:
+            raise ValueError(
+                f"{type(attack).__name__} has no name: give it a __str__ that names it"
+            )
+        if named.setdefault(name, attack) != attack:
+            raise ValueError(f"two attacks are called {name!r}: give each a __str__ of its own")
+    return named

@@ -34,7 +34,7 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FooledPoses:
     """Which poses of a grid fool which images, one bit for each."""
 
@@ -53,7 +53,7 @@ def pack_bits(fooled: Tensor) -> Tensor:
     return torch.from_numpy(np.packbits(fooled.cpu().numpy(), axis=1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttackResult:
     """What one attack did to all images. Tensors lie on the CPU, in the order of the data."""
 
@@ -71,6 +71,9 @@ class AttackResult:
     """Images sent through the model."""
     seconds: float
 
+    def __repr__(self) -> str:
+        return f"AttackResult({self.attack}: {self.accuracy:.4f}, {self.forward_passes} passes)"
+
     @property
     def accuracy(self) -> float:
         return float(self.correct.double().mean())
@@ -80,18 +83,24 @@ class AttackResult:
         return wilson_interval(int(self.correct.sum()), len(self.correct))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Natural accuracy, and what each attack left of it."""
 
     natural_correct: Tensor
     natural_loss: Tensor
     labels: Tensor
+    classes: int
+    """Outputs of the model."""
     attacks: dict[str, AttackResult]
     seconds: float
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        under = "".join(f", {name} {found.accuracy:.4f}" for name, found in self.attacks.items())
+        return f"Evaluation({len(self)} images: natural {self.natural_accuracy:.4f}{under})"
 
     @property
     def natural_accuracy(self) -> float:

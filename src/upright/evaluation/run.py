@@ -19,7 +19,7 @@ from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
 from upright.evaluation.score import Predictor, WorstLoss, is_fooled, loss_of
-from upright.evaluation.state import State, checksum, load_state, save_state
+from upright.evaluation.state import State, checksum, digest_of, load_state, save_state
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
 from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
@@ -63,7 +63,7 @@ def evaluate(
         canvas: pad all images by this many black pixels first, so that no pose crops them.
         limit: use the first so many images only.
         batch_size: at most so many images at once; halved when they do not fit into memory.
-        device: where to compute; where the model's parameters are, unless told.
+        device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
             and on the image's place in the data, and on nothing else. Without a generator the draws
             are those of a fixed seed.
@@ -83,7 +83,8 @@ def evaluate(
     checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
     path = None if state is None else Path(state)
-    kept = State(question.as_json()) if path is None else load_state(path, question.as_json())
+    asked = question.as_json()
+    kept = State(asked) if path is None else load_state(path, asked | {"model": digest_of(model)})
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
         examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device)):
@@ -103,13 +104,14 @@ class _Examination:
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
 
-    def unfinished(self, source: Iterator[Chunk], device: torch.device) -> Iterator[Chunk]:
+    def unfinished(self, source: Iterator[Chunk], device: torch.device | None) -> Iterator[Chunk]:
         """Pass on the chunks that are still to be measured, checked and on the device."""
         resumed, seen, passed = self.kept.done, 0, 0
         for chunk in source:
             seen = chunk.start + len(chunk)
             checks.check_images(chunk.images)
-            placed = Chunk(chunk.start, chunk.images.to(device), chunk.labels.to(device))
+            place = device or chunk.images.device
+            placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
@@ -154,7 +156,7 @@ class _Examination:
         )
         for name, attack in self.question.attacks.items():
             began_attack, passes = time.perf_counter(), self.predictor.passes
-            generator = self.question.generator(name, chunk.start)
+            generator = self.question.generator(attack, chunk.start)
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
@@ -208,6 +210,7 @@ def _result(kept: State, question: Question) -> Evaluation:
         natural_correct=~kept.joined("natural_fooled"),
         natural_loss=kept.joined("natural_loss"),
         labels=kept.joined("labels"),
+        classes=kept.joined("first_logits").shape[1],
         attacks={name: _attack_result(kept, name) for name in question.attacks},
         seconds=kept.totals["seconds"],
     )
@@ -242,11 +245,12 @@ def _batch_size(pixels: int, images: Tensor) -> int:
     return max(8, at_32_by_32 * 32 * 32 // pixels)
 
 
-def _device(model: object, device: torch.device | str | None) -> torch.device:
+def _device(model: object, device: torch.device | str | None) -> torch.device | None:
+    """Where to compute; None for where the data are."""
     if device is None and isinstance(model, torch.nn.Module):
         for parameter in model.parameters():
             return parameter.device
-    return torch.device(device or "cpu")
+    return None if device is None else torch.device(device)
 
 
 @contextlib.contextmanager

@@ -95,6 +95,8 @@ class WorstLoss:
 
     def __call__(self, pose: Pose) -> Tensor:
         position = pose.stack().to(self.images.device)  # once: a copy from the host waits
+        if position.requires_grad and position.ndim > 2:
+            position = position.expand(-1, len(self.images), -1)  # each image has its own slope
         if position.ndim > 2 and position.shape[-2] == 1:
             values = self._tile(position[..., 0, :], self.images, self.labels)
         else:

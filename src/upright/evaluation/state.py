@@ -1,11 +1,13 @@
 """The state of a long evaluation on disk, so that it continues where it was stopped.
 
-One safetensors file: the arrays measured so far, and as its metadata what the evaluation was asked,
-so that a state is never continued with another question, other data or another model.
+One safetensors file: the arrays measured so far, and as its metadata what the evaluation was asked.
+A state is not continued with another question or other data, nor with another model: a module is
+known by a digest of its weights, any other callable by its answers to the first images.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field
@@ -14,12 +16,12 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from upright.evaluation.stream import Chunk
 from upright.files import write_whole
 
-__all__ = ["State", "load_state", "save_state"]
+__all__ = ["State", "digest_of", "load_state", "save_state"]
 
 
 @dataclass
@@ -63,6 +65,19 @@ def checksum(chunk: Chunk, before: int) -> int:
         content = part.detach().cpu().contiguous().view(torch.uint8).numpy()
         before = zlib.crc32(content.tobytes(), before)
     return before
+
+
+def digest_of(model: object) -> str | None:
+    """Give a digest of a module's weights and buffers; None for any other callable."""
+    if not isinstance(model, nn.Module):
+        return None
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        if isinstance(tensor, Tensor):
+            flat = tensor.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def save_state(path: Path, state: State) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -19,7 +20,8 @@ __all__ = ["Chunk", "Data", "chunks", "count_images"]
 Data = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any] | Iterable[tuple[Tensor, Tensor]]
 """A pair of tensors, a Dataset, a DataLoader, or any iterable of batches of images and labels."""
 
-_IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**28
+# A state is kept after each chunk: the larger the images, the longer each one takes.
+_IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**24
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def count_images(data: Data, limit: int | None = None) -> int | None:
     """Count the images where that can be told without reading them."""
     source: Any = cast(Any, data)[0] if _is_pair(data) else data
     source = source.dataset if isinstance(source, DataLoader) else source
-    if isinstance(source, Tensor | Dataset) and hasattr(source, "__len__"):
+    if isinstance(source, Tensor | np.ndarray | Dataset) and hasattr(source, "__len__"):
         return min(len(source), limit) if limit is not None else len(source)
     return limit
 
@@ -74,11 +76,12 @@ def _chunk_size(images: Tensor) -> int:
 
 
 def _is_pair(data: object) -> bool:
+    array = (Tensor, np.ndarray)
     return (
         isinstance(data, tuple | list)
         and len(data) == 2
-        and isinstance(data[0], Tensor)
-        and isinstance(data[1], Tensor)
+        and isinstance(data[0], array)
+        and isinstance(data[1], array)
     )
 
 
@@ -96,7 +99,7 @@ def _first(
 
 def _batches(data: Any) -> Iterator[tuple[Tensor, Tensor]]:
     if _is_pair(data):
-        images, labels = data
+        images, labels = (torch.as_tensor(part) for part in data)
         if len(images) != len(labels):
             raise ValueError(
                 f"{len(images)} images, but {len(labels)} labels: they must be as many"
@@ -104,7 +107,10 @@ def _batches(data: Any) -> Iterator[tuple[Tensor, Tensor]]:
         size = _chunk_size(images) if len(images) else 1
         yield from zip(images.split(size), labels.split(size), strict=True)
         return
-    loader = DataLoader(data, batch_size=64) if isinstance(data, Dataset) else data
+    loader = data
+    if isinstance(data, Dataset):
+        # A generator of its own: a loader draws a seed, by default from the global one.
+        loader = DataLoader(data, batch_size=64, generator=torch.Generator())
     for batch in loader:
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise ValueError(

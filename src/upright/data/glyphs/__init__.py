@@ -80,7 +80,21 @@ def glyphs(
     return LabelledImages(images, torch.from_numpy(labels), _CLASSES)
 
 
-@data_set("glyphs")
-def _glyphs(request: Request) -> LabelledImages:
+def _asked(request: Request, spread: Spread) -> LabelledImages:
     count = _COUNTS[request.split] if request.limit is None else request.limit
-    return glyphs(count, seed=request.seed, split=request.split)
+    return glyphs(count, seed=request.seed, spread=spread, split=request.split)
+
+
+@data_set("glyphs")
+def _mild(request: Request) -> LabelledImages:
+    return _asked(request, MILD)
+
+
+@data_set("glyphs-none")
+def _none(request: Request) -> LabelledImages:
+    return _asked(request, NONE)
+
+
+@data_set("glyphs-wide")
+def _wide(request: Request) -> LabelledImages:
+    return _asked(request, WIDE)
