@@ -77,6 +77,10 @@ class FusedResNet:
         return self
 
     def __call__(self, images: Tensor) -> Tensor:
+        # The kernels count values in 32 bits.
+        most = 2**30 // (images[0, 0].numel() * max(16, self.model.norm.num_features))
+        if len(images) > most:
+            return torch.cat([self(part) for part in images.split(most)])
         with torch.no_grad():
             if self._frozen is None:
                 return self._run(images, self._read())
@@ -107,7 +111,12 @@ class FusedResNet:
 
         least = self.model.standardise.least_deviation(images[0].numel())
         # A matrix unit takes at least 16 channels: the missing ones are zeros.
-        standard = standardise(images.float().contiguous(), self.dtype, padded=16, least=least)
+        if images[0, 0].numel() <= 4096:
+            standard = standardise(images.float().contiguous(), self.dtype, padded=16, least=least)
+        else:
+            padding = [0, 0, 0, 0, 0, 16 - images.shape[1]]
+            padded = F.pad(self.model.standardise(images.float()), padding)
+            standard = padded.permute(0, 2, 3, 1).to(self.dtype).contiguous()
         return convolve(
             standard,
             weights.kernels[0],

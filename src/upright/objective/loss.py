@@ -45,6 +45,7 @@ class RegularizedLoss(nn.Module):
     trace in it; the training pass is one call of the model with originals and transformed images in
     one batch, so that both share the batch's statistics.
 
+    The model should be an ``nn.Module``: any other callable is asked in the mode that it is in.
     Poses are drawn from ``generator``, by default one of its own with seed 0.
     """
 

@@ -82,7 +82,9 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
             objective = _OPTIONS[key].put(objective, value)
         except (ValueError, TypeError) as error:
             raise _error(text, f"{option!r} does not fit here") from error
-    return objective if weight is None else replace(objective, weight=weight)
+    if weight is None or objective.penalty is None:
+        return objective
+    return replace(objective, weight=weight)
 
 
 def write(objective: Objective) -> str:

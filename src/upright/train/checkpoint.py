@@ -54,10 +54,17 @@ class RunDirectory:
     recipe: Recipe
     classes: tuple[str, ...]
     channels: int
+    data_digest: str = ""
 
     @staticmethod
     def create(
-        path: Path, recipe: Recipe, *, classes: tuple[str, ...], channels: int, resume: bool
+        path: Path,
+        recipe: Recipe,
+        *,
+        classes: tuple[str, ...],
+        channels: int,
+        resume: bool,
+        data_digest: str = "",
     ) -> RunDirectory:
         """Begin a run, or with ``resume`` continue the one that is there, if it is the same."""
         if (path / "run.json").exists():
@@ -72,14 +79,24 @@ class RunDirectory:
                     f"{path} holds this run already; continue it with --resume, or choose another "
                     "folder"
                 )
+            if run.data_digest != data_digest:
+                raise ValueError(
+                    f"{path} was begun with other images or labels than {recipe.data} has now; "
+                    "bring the old data back, or choose another folder"
+                )
             return run
-        run = RunDirectory(path, recipe, classes, channels)
+        run = RunDirectory(path, recipe, classes, channels, data_digest)
         if run._steps():
             raise ValueError(
                 f"{path} holds checkpoints but no run.json, so that nobody knows whose they are; "
                 "choose another folder"
             )
-        content = {"recipe": recipe.as_json(), "classes": classes, "channels": channels}
+        content = {
+            "recipe": recipe.as_json(),
+            "classes": classes,
+            "channels": channels,
+            "data_digest": data_digest,
+        }
         write_whole(path / "run.json", json.dumps(content, indent=1).encode())
         return run
 
@@ -90,7 +107,13 @@ class RunDirectory:
         try:
             content = json.loads(file.read_text())
             recipe = Recipe.from_json(content["recipe"])
-            return RunDirectory(path, recipe, tuple(content["classes"]), int(content["channels"]))
+            return RunDirectory(
+                path,
+                recipe,
+                tuple(content["classes"]),
+                int(content["channels"]),
+                str(content["data_digest"]),
+            )
         except OSError as error:
             raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
         except (KeyError, TypeError, ValueError) as error:

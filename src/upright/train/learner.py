@@ -92,7 +92,7 @@ class Learner:
     def step(self, step: int) -> None:
         """Take one step; what is drawn in it depends on the recipe and the step alone."""
         if self.speed.graph and self._graph is None:
-            self._graph = self._capture()
+            self._try_to_capture()
         self._prepare(step)
         if self._graph is not None:
             self._graph.replay()
@@ -104,8 +104,7 @@ class Learner:
         """Set all in which one step differs from another."""
         seed = seed_for(self.recipe.seed, "step", step)
         self._generator.manual_seed(seed)
-        if self._graph is None:
-            torch.manual_seed(seed)  # for networks with dropout
+        torch.manual_seed(seed)  # for networks with dropout
         self._rows.copy_(self._batches.rows(step), non_blocking=True)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.recipe.learning_rate_at(step))
@@ -124,9 +123,20 @@ class Learner:
             if value is not None:
                 self._sums.setdefault(part, torch.zeros_like(value.detach())).add_(value.detach())
 
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """Record a step, after a few that compile and warm up and are then undone."""
+    def _try_to_capture(self) -> None:
+        """Record a step, or go on without where it holds what a graph cannot: a look at a value."""
         before = {name: tensor.clone() for name, tensor in self.state().items()}
+        try:
+            self._graph = self._capture()
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            warnings.warn(f"no CUDA graph of the step: {reason}", SlowPath, stacklevel=2)
+            self.speed = replace(self.speed, graph=False)
+        self.restore(before)
+        self._forget()
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Record a step, after a few that compile and warm up."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -138,8 +148,6 @@ class Learner:
         graph.register_generator_state(self._generator)
         with torch.cuda.graph(graph):
             self._compute()
-        self.restore(before)
-        self._forget()
         return graph
 
     def means(self) -> dict[str, float]:
@@ -158,8 +166,8 @@ class Learner:
         return bool(self._sums["total"].isfinite())
 
     def has_finite_weights(self) -> bool:
-        """Whether the last update left every weight finite: a finite loss does not say that."""
-        return all(bool(weight.isfinite().all()) for weight in self.model.parameters())
+        """Whether all that is kept is finite: a finite loss does not say that."""
+        return all(bool(tensor.isfinite().all()) for tensor in self.state().values())
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""

@@ -104,6 +104,7 @@ def train_together(
             raise ValueError(f"{name} must be at least 1, but is {steps}")
     place = torch.device(device)
     data = _on_device(data, list(recipes.values()), place)
+    digest = data.digest()
     with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
         fast = (speed or Speed()).possible_on(place)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
@@ -116,18 +117,22 @@ def train_together(
                 classes=data.classes,
                 channels=data.images.shape[1],
                 resume=resume,
+                data_digest=digest,
             )
             runs.append(_Run(directory, learner, checkpoint_every, log_every))
         for run in runs:
             bar = progress and run is runs[-1]
             log = Log(run.directory.path, run.step, run.recipe, bar=bar, tensorboard=tensorboard)
             run.log = logs.enter_context(log)
-        while not interrupted.is_set() and not all(run.finished for run in runs):
+        while not interrupted.is_set() and not all(run.over for run in runs):
             for run in runs:
-                if not run.finished:
+                if not run.over and not interrupted.is_set():
                     run.advance()
         for run in runs:
             run.settle()
+    for run in runs:
+        if run.failure is not None:
+            raise run.failure
     return [
         TrainedRun(run.directory.path, run.recipe, run.learner.model.eval(), run.step, run.seconds)
         for run in runs
@@ -145,6 +150,7 @@ class _Run:
         self.directory, self.learner, self.recipe = directory, learner, learner.recipe
         self._checkpoint_every, self._log_every = checkpoint_every, log_every
         self.step = self._saved = 0
+        self.failure: Exception | None = None
         self._seconds_before = 0.0
         checkpoint = directory.load()
         if checkpoint is not None:
@@ -161,7 +167,18 @@ class _Run:
     def seconds(self) -> float:
         return self._seconds_before + time.perf_counter() - self._began
 
+    @property
+    def over(self) -> bool:
+        return self.finished or self.failure is not None
+
     def advance(self) -> None:
+        """Take a step; a failure waits for the other runs, which shall not lose their work."""
+        try:
+            self._advance()
+        except (ValueError, OSError) as failure:
+            self.failure = failure
+
+    def _advance(self) -> None:
         """Take a step; write the log and a checkpoint when they are due."""
         self.learner.step(self.step)
         self.step += 1
@@ -178,7 +195,7 @@ class _Run:
 
     def settle(self) -> None:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
-        if self.step > self._saved:
+        if self.failure is None and self.step > self._saved:
             self.save()
 
     def save(self) -> None:

@@ -19,7 +19,8 @@ __all__ = ["Recipe"]
 class Recipe:
     """A training run. The defaults are the paper's, for CIFAR-10 and SVHN.
 
-    Two equal recipes give the same weights on a CPU, bit for bit.
+    Two equal recipes give the same weights on a CPU, bit for bit, with the same torch and the same
+    number of threads.
     """
 
     objective: str = "KL(rob, Wo-10)"

@@ -1,0 +1,56 @@
+"""Several runs side by side: each as if alone, and none at the others' cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tiny_runs import colours, register_tiny, tiny_recipe
+from upright.cli import main
+from upright.data import LabelledImages
+from upright.train import RunDirectory, train, train_together
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_tiny(monkeypatch)
+
+
+def test_each_run_gives_what_it_gives_alone(tmp_path: Path) -> None:
+    recipes = [
+        tiny_recipe(seed=seed, objective=o) for seed, o in ((0, "std"), (1, "KL(rob, Wo-2)"))
+    ]
+    folders = {tmp_path / f"{recipe.seed}": recipe for recipe in recipes}
+    together = train_together(folders, data=colours())
+    for recipe, run in zip(recipes, together, strict=True):
+        alone = train(recipe, tmp_path / f"alone-{recipe.seed}", data=colours())
+        for name, tensor in alone.model.state_dict().items():
+            assert torch.equal(run.model.state_dict()[name], tensor), name
+
+
+def test_run_that_fails_does_not_cost_the_others_their_work(tmp_path: Path) -> None:
+    wild, tame = tiny_recipe(learning_rate=1e30), tiny_recipe(seed=1)
+    with pytest.raises(ValueError, match="no longer finite"):
+        train_together({tmp_path / "wild": wild, tmp_path / "tame": tame}, data=colours())
+    kept = RunDirectory.open(tmp_path / "tame").load()
+    assert kept is not None
+    assert kept.step == tame.steps
+
+
+def test_run_is_not_continued_with_other_data(tmp_path: Path) -> None:
+    train(tiny_recipe(), tmp_path / "run", data=colours())
+    data = colours()
+    other = LabelledImages(data.images.flip(0).contiguous(), data.labels, data.classes)
+    with pytest.raises(ValueError, match="other images or labels"):
+        train(tiny_recipe(), tmp_path / "run", data=other, resume=True)
+
+
+@pytest.mark.parametrize("words", [["std", "std"], ["std", "--seeds", "0,0"], []])
+def test_runs_that_are_none_or_the_same_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["train", *words, "--data", "glyphs", "--out", str(tmp_path / "runs")]) == 2
+    assert "once" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
