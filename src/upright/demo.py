@@ -29,26 +29,31 @@ from upright.warp import warp
 
 __all__ = ["main"]
 
+# λ is 8 in the paper's 80,000 steps; in a thousandth of them so strong a penalty holds the rest up.
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=1)")
-TEST_IMAGES = 300
 
 
 @dataclass(frozen=True)
 class _Job:
     recipe: Recipe
     folder: Path
+    test_images: int
 
 
-def main(out: Path = Path("runs/demo")) -> None:
+def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int = 300) -> None:
     """Run the demo; what it makes is under ``out``."""
     began = time.perf_counter()
-    shutil.rmtree(out, ignore_errors=True)
     console = Console()
     console.print(
         f"Training {len(METHODS)} classifiers on glyphs, then turning and shifting each of "
-        f"{TEST_IMAGES} test images in 775 ways. A few minutes on two cores."
+        f"{test_images} test images in 775 ways. A few minutes on two cores."
     )
-    jobs = [_Job(_recipe(method), out / f"{number}") for number, method in enumerate(METHODS)]
+    jobs = [
+        _Job(_recipe(method, steps), out / f"run-{number}", test_images)
+        for number, method in enumerate(METHODS)
+    ]
+    for job in jobs:
+        shutil.rmtree(job.folder, ignore_errors=True)
     outcomes = _run(jobs, console)
     console.print(_table([outcomes[job.recipe.objective] for job in jobs]))
     figure = out / "demo.png"
@@ -56,13 +61,13 @@ def main(out: Path = Path("runs/demo")) -> None:
     console.print(f"Figure: {figure}. All of it took {time.perf_counter() - began:.0f} s.")
 
 
-def _recipe(method: str) -> Recipe:
+def _recipe(method: str, steps: int) -> Recipe:
     return Recipe(
         objective=method,
         data="glyphs",
         train_images=8000,
         model="convnet",
-        steps=1200,
+        steps=steps,
         batch=32,
         learning_rate=0.02,
         flips=False,  # a mirrored digit is no digit
@@ -74,20 +79,27 @@ def _run(jobs: list[_Job], console: Console) -> dict[str, Outcome]:
     outcomes = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for done in as_completed(pool.submit(_train_and_evaluate, job) for job in reversed(jobs)):
-            outcome = done.result()
-            outcomes[outcome.method] = outcome
-            console.print(
-                f"  {outcome.method}: natural {100 * outcome.natural:.1f} %, "
-                f"grid-775 {100 * outcome.grid:.1f} %, {outcome.seconds:.0f} s"
-            )
+        try:
+            waiting = [pool.submit(_train_and_evaluate, job) for job in reversed(jobs)]
+            for done in as_completed(waiting):
+                outcome = done.result()
+                outcomes[outcome.method] = outcome
+                console.print(
+                    f"  {outcome.method}: natural {100 * outcome.natural:.1f} %, "
+                    f"grid-775 {100 * outcome.grid:.1f} %, {outcome.seconds:.0f} s"
+                )
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return outcomes
 
 
 def _train_and_evaluate(job: _Job) -> Outcome:
     began = time.perf_counter()
     run = train(job.recipe, job.folder)
-    data = load_data("glyphs", split="test", limit=TEST_IMAGES)
+    if not run.finished:
+        raise KeyboardInterrupt
+    data = load_data("glyphs", split="test", limit=job.test_images)
     evaluation = evaluate(run.model, (data.images, data.labels), only_accuracy=True)
     return Outcome(
         method=job.recipe.objective,
@@ -99,7 +111,7 @@ def _train_and_evaluate(job: _Job) -> Outcome:
 
 def _table(outcomes: list[Outcome]) -> Table:
     """The paper's table, with how much of the error before it each method removes."""
-    table = Table(title="accuracy in %, and the part of the grid error that is gone")
+    table = Table(title="accuracy in %, and how much of a method's grid error is gone")
     table.add_column("")
     for outcome in outcomes:
         table.add_column(outcome.method, justify="right")
@@ -107,27 +119,27 @@ def _table(outcomes: list[Outcome]) -> Table:
     table.add_row("grid-775", *(f"{100 * outcome.grid:.1f}" for outcome in outcomes))
     for base in outcomes[1:3]:
         reductions = [
-            f"{100 * (outcome.grid - base.grid) / (1 - base.grid):+.0f} %"
-            if outcome is not base and base.grid < 1
+            f"{100 * (outcome.grid - base.grid) / (1 - base.grid):.0f} %"
+            if outcome.grid > base.grid
             else ""
             for outcome in outcomes
         ]
-        table.add_row(f"error against {base.method}", *reductions)
+        table.add_row(f"error removed from {base.method}", *reductions)
     return table
 
 
 def _example(jobs: list[_Job]) -> Example:
-    """A test image that ``std`` tips over and the regularised network does not."""
-    data = load_data("glyphs", split="test", limit=40)
+    """A test image that tips ``std`` over and, where there is one, not the regularised network."""
+    data = load_data("glyphs", split="test", limit=min(40, jobs[0].test_images))
     weak, strong = load_network(jobs[0].folder), load_network(jobs[-1].folder)
-    found = evaluate(weak, (data.images, data.labels), attacks=["grid-5x5x31"], limit=40)
+    found = evaluate(weak, (data.images, data.labels), attacks=["grid-775"])
     result = found.attacks["grid-775"]
     assert result.worst_pose is not None
     with torch.no_grad():
         moved = warp(data.as_float(), result.worst_pose)
         steady = strong(moved).argmax(1) == data.labels
-        tipped = found.natural_correct & ~result.correct & steady
-        chosen = int(tipped.int().argmax())
+        tipped = found.natural_correct.int() + (~result.correct).int() + steady.int()
+        chosen = int(tipped.argmax())
         return Example(
             image=data.as_float()[chosen],
             moved=moved[chosen],
