@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from upright.seeds import seed_for
 from upright.train import Recipe
-from upright.train.batches import Batches, augment, seed_for
+from upright.train.batches import Batches, augment
 
 
 def recipe(**changes: object) -> Recipe:

@@ -59,7 +59,7 @@ def test_two_attacks_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"canvas": -1}, "canvas is -1"),
+        ({"canvas": -1}, "canvas must be at least 0 pixels, but is -1"),
         ({"fill": "white"}, "fill 'white' is not one of black"),
         ({"interpolation": "cubic"}, "'cubic' is not one of nearest"),
     ],

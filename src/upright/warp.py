@@ -20,7 +20,7 @@ from torch import Tensor
 
 from upright.pose import Pose, cos_sin_degrees
 
-__all__ = ["Fill", "Interpolation", "warp", "warp_all"]
+__all__ = ["Fill", "Interpolation", "check_options", "warp", "warp_all"]
 
 Fill = Literal["black", "reflection", "border"]
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
@@ -182,6 +182,11 @@ def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: in
             f"{len(images)} images need one pose each or one for all, but there are "
             f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
         )
+    check_options(fill, interpolation, canvas)
+
+
+def check_options(fill: str, interpolation: str, canvas: int) -> None:
+    """Check how images are to be moved."""
     if canvas < 0:
         raise ValueError(f"canvas must be at least 0 pixels, but is {canvas}")
     if fill not in get_args(Fill):

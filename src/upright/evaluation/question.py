@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import get_args
 
 import torch
 
 from upright.attacks import Attack, parse_attack
+from upright.seeds import seed_for
 from upright.space import TransformSpace
-from upright.warp import Fill, Interpolation
+from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Question", "named_attacks"]
 
@@ -30,13 +29,7 @@ class Question:
     seed: int
 
     def __post_init__(self) -> None:
-        if self.canvas < 0:
-            raise ValueError(f"a canvas has at least 0 pixels, but canvas is {self.canvas}")
-        if self.fill not in get_args(Fill):
-            raise ValueError(f"fill {self.fill!r} is not one of {', '.join(get_args(Fill))}")
-        if self.interpolation not in get_args(Interpolation):
-            kinds = ", ".join(get_args(Interpolation))
-            raise ValueError(f"interpolation {self.interpolation!r} is not one of {kinds}")
+        check_options(self.fill, self.interpolation, self.canvas)
 
     @property
     def passes_per_image(self) -> int:
@@ -55,8 +48,7 @@ class Question:
 
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
-        digest = hashlib.sha256(f"{self.seed} {attack} {start}".encode()).digest()
-        return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        return torch.Generator().manual_seed(seed_for(self.seed, attack, start))
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:

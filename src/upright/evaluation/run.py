@@ -90,6 +90,7 @@ def evaluate(
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device)):
             examination.measure(chunk)
             if path is not None:
+                kept.checksum = checksum(chunk, kept.checksum)
                 save_state(path, kept)
     return _result(kept, question)
 
@@ -167,7 +168,7 @@ class _Examination:
             self.kept.add(f"{name}/passes", self.predictor.passes - passes)
             self.kept.add(f"{name}/seconds", time.perf_counter() - began_attack)
         self.kept.add("seconds", time.perf_counter() - began)
-        self.kept.take(chunk)
+        self.kept.done += len(chunk)
 
 
 def _keep_worst(

@@ -53,11 +53,6 @@ class State:
     def optional(self, name: str) -> Tensor | None:
         return self.joined(name) if name in self.arrays else None
 
-    def take(self, chunk: Chunk) -> None:
-        """Count a chunk as done, and its content into the checksum of the data."""
-        self.done += len(chunk)
-        self.checksum = checksum(chunk, self.checksum)
-
 
 def checksum(chunk: Chunk, before: int) -> int:
     """Continue a checksum of images and labels."""

@@ -6,22 +6,15 @@ stopped.
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import Tensor
 
 from upright.pose import Pose
+from upright.seeds import seed_for
 from upright.train.recipe import Recipe
 from upright.warp import warp
 
-__all__ = ["Batches", "augment", "seed_for"]
-
-
-def seed_for(seed: int, use: str, index: int) -> int:
-    """Give a seed of its own to every use and step of a run."""
-    digest = hashlib.sha256(f"{seed} {use} {index}".encode()).digest()
-    return int.from_bytes(digest[:7], "big")
+__all__ = ["Batches", "augment"]
 
 
 class Batches:

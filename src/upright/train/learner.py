@@ -14,7 +14,8 @@ from upright.checks import Model
 from upright.data import LabelledImages
 from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_triton
 from upright.objective import LossTerms, RegularizedLoss
-from upright.train.batches import Batches, augment, seed_for
+from upright.seeds import seed_for
+from upright.train.batches import Batches, augment
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
 
@@ -165,10 +166,6 @@ class Learner:
         """Whether every loss since the last call of ``means`` was finite."""
         return bool(self._sums["total"].isfinite())
 
-    def has_finite_weights(self) -> bool:
-        """Whether all that is kept is finite: a finite loss does not say that."""
-        return all(bool(tensor.isfinite().all()) for tensor in self.state().values())
-
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""
         tensors = model_tensors(self.model)
@@ -184,7 +181,7 @@ class Learner:
         load_weights(self.model, tensors)
         for name, parameter in self.model.named_parameters():
             state = self.optimizer.state[parameter]
-            momentum = state.setdefault("momentum_buffer", torch.zeros_like(parameter.detach()))
+            momentum = state.get("momentum_buffer")
             if momentum is None:
                 momentum = state["momentum_buffer"] = torch.zeros_like(parameter.detach())
             momentum.copy_(tensors[f"momentum/{name}"])

@@ -103,8 +103,9 @@ def train_together(
         if steps < 1:
             raise ValueError(f"{name} must be at least 1, but is {steps}")
     place = torch.device(device)
-    data = _on_device(data, list(recipes.values()), place)
+    data = _shared_data(data, list(recipes.values()))
     digest = data.digest()
+    data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
     with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
         fast = (speed or Speed()).possible_on(place)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
@@ -199,23 +200,23 @@ class _Run:
             self.save()
 
     def save(self) -> None:
-        if not (self.learner.is_sane() and self.learner.has_finite_weights()):
-            raise ValueError(_diverged(self.step, self.recipe, self.directory))
         state = self.learner.state()
+        # A finite loss does not say that the update after it left every weight finite.
+        finite = all(bool(tensor.isfinite().all()) for tensor in state.values())
+        if not (finite and self.learner.is_sane()):
+            raise ValueError(_diverged(self.step, self.recipe, self.directory))
         self.directory.save(Checkpoint(self.step, state, self.seconds))
         self._saved = self.step
 
 
-def _on_device(
-    data: LabelledImages | None, recipes: list[Recipe], device: torch.device
-) -> LabelledImages:
-    """The training data that all recipes share, on the device once."""
+def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
+    """The training data that all recipes share."""
     sources = {(recipe.data, recipe.train_images) for recipe in recipes}
     if len(sources) != 1:
         raise ValueError(f"runs side by side need the same data, but ask for {sources}")
     if data is None:
         data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
-    return LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
+    return data
 
 
 def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
