@@ -69,11 +69,10 @@ def step_time(objective: str, data: LabelledImages, speed: Speed, steps: int = 1
 
 
 def together_time(objective: str, data: LabelledImages, count: int, steps: int = 50) -> float:
-    """Milliseconds per run and step of several runs that take turns, as ``train_together`` does."""
+    """Milliseconds per run and step of several runs at once, as ``train_together`` has them."""
     learners = [Learner(_recipe(objective, seed), data, CUDA, Speed()) for seed in range(count)]
     for learner in learners:
-        learner.step(0)
-    torch.cuda.synchronize()
+        learner.make_ready()
 
     def run() -> None:
         for step in range(steps):

@@ -15,7 +15,7 @@ from upright.train import Recipe, Speed
 from upright.train.learner import Learner
 
 
-def show(title: str, found: profile, repeats: int, rows: int = 14) -> None:
+def show(title: str, found: profile, repeats: int, rows: int = 60) -> None:
     """Print kernels with their calls and microseconds for one repeat."""
     kernels = [event for event in found.key_averages() if event.self_device_time_total > 0]
     total = sum(event.self_device_time_total for event in kernels)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
-from upright.models import FusedResNet, build_network
+from upright.models import FusedResNet, FusedTraining, build_network
 from upright.models.resnet import ResNet
 from upright.space import PAPER
 from upright.train import PLAIN, Recipe, Speed, train, train_together
-from upright.train.learner import Learner
+from upright.train.learner import Learner, SlowPath
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -54,6 +55,51 @@ def test_fused_network_gives_the_logits_of_the_layered_one(size: tuple[int, int]
     error = (fused - exact).norm() / exact.norm()
     assert error < 2e-2
     assert error < 1.5 * (layered - exact).norm() / exact.norm() + 1e-3
+
+
+def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("size", [(32, 32), (17, 30)])
+def test_fused_network_gives_the_gradient_of_the_images(size: tuple[int, int]) -> None:
+    model, images = trained_like(), torch.rand(37, 3, *size, device=CUDA, requires_grad=True)
+    ways = torch.randn(37, 10, device=CUDA)
+
+    def gradient(logits: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad((logits * ways).sum(), images)[0]
+
+    exact = gradient(model.double()(images.double()))
+    model.float()
+    with torch.autocast("cuda", torch.bfloat16):
+        layered = model(images)
+    error = relative(gradient(FusedResNet(model)(images)), exact.double())
+    assert error < 1.5 * relative(gradient(layered), exact.double()) + 1e-3
+
+
+@pytest.mark.parametrize("size", [(32, 32), (17, 30)])
+def test_fused_training_gives_the_gradients_and_statistics_of_the_network(
+    size: tuple[int, int],
+) -> None:
+    images, ways = torch.rand(64, 3, *size, device=CUDA), torch.randn(64, 10, device=CUDA)
+    found = {}
+    for name in ("exact", "layered", "fused"):
+        model = trained_like().train()
+        if name == "exact":
+            logits = model.double()(images.double())
+        elif name == "layered":
+            with torch.autocast("cuda", torch.bfloat16):
+                logits = model(images)
+        else:
+            logits = FusedTraining(model)(images)
+        (logits * ways).sum().backward()
+        gradients = [p.grad.double().flatten() for p in model.parameters() if p.grad is not None]
+        assert len(gradients) == len(list(model.parameters()))
+        statistics = [b.double().flatten() for b in model.buffers() if b is not None]
+        found[name] = logits.detach().double(), torch.cat(gradients), torch.cat(statistics)
+    for part, exact in enumerate(found["exact"]):
+        layered = relative(found["layered"][part], exact)
+        assert relative(found["fused"][part], exact) < 1.5 * layered + 1e-3
 
 
 def test_warp_on_the_gpu_is_warp_on_the_cpu() -> None:
@@ -108,10 +154,11 @@ def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str)
         after = torch.cat([p.detach().flatten() for p in learner.model.parameters()])
         found[name] = (learner.means()["total"], (before - after) / recipe.learning_rate)
     loss, gradient = found["float32"]
-    for name in ("bfloat16", "engine"):
+    errors = {name: relative(found[name][1], gradient.double()) for name in ("bfloat16", "engine")}
+    for name in errors:
         assert found[name][0] == pytest.approx(loss, rel=2e-2), name
-        error = (found[name][1] - gradient).norm() / gradient.norm()
-        assert error < 0.15, (name, float(error))
+    assert errors["bfloat16"] < 0.3
+    assert errors["engine"] < 1.5 * errors["bfloat16"] + 1e-3
 
 
 @pytest.mark.parametrize("first", [Speed(compile=False), PLAIN])
@@ -130,9 +177,13 @@ def test_run_continues_on_the_other_path_from_the_same_state(first: Speed) -> No
     assert continued.means()["total"] == pytest.approx(unbroken.means()["total"], rel=0.2)
 
 
-def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path) -> None:
-    recipes = [Recipe(objective="KL(rob, Wo-2)", model="resnet8", steps=20, seed=s) for s in (0, 1)]
-    speed = Speed(compile=False, kernels=False)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path, precision: Any) -> None:
+    recipes = [
+        Recipe(objective="KL(rob, Wo-2)", model="resnet8", steps=9, seed=s, precision=precision)
+        for s in range(4)
+    ]
+    speed = Speed(compile=False)
     alone = [
         train(recipe, tmp_path / f"alone{recipe.seed}", data=digits(), device=CUDA, speed=speed)
         for recipe in recipes
@@ -146,7 +197,18 @@ def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path) -> None:
     for one, other in zip(alone, together, strict=True):
         for name, tensor in one.model.state_dict().items():
             same = other.model.state_dict()[name]
-            assert torch.allclose(same.float(), tensor.float(), rtol=1e-2, atol=1e-3), name
+            # Sums by many programs at once are rounded in any order: not bit for bit.
+            bound = 1e-3 if precision == "float32" else 5e-2
+            assert relative(same, tensor.double()) < bound, name
+
+
+def test_objective_that_cannot_be_recorded_goes_on_without_and_says_so() -> None:
+    recipe = Recipe(objective="AT(rob, grid-3x3x3)", model="resnet8", steps=9)
+    learner = Learner(recipe, digits(), CUDA, Speed(compile=False))
+    with pytest.warns(SlowPath, match="no CUDA graph"):
+        learner.step(0)
+    learner.step(1)
+    assert learner.is_sane()
 
 
 def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:

@@ -1,11 +1,18 @@
 """Networks: one for each file, normalisation inside."""
 
-from upright.models.fused import FusedResNet, can_fuse, has_triton, in_half_precision
+from upright.models.fused import (
+    FusedResNet,
+    FusedTraining,
+    can_fuse,
+    has_triton,
+    in_half_precision,
+)
 from upright.models.registry import build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
     "FusedResNet",
+    "FusedTraining",
     "ResNet",
     "build_network",
     "can_fuse",

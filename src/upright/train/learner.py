@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from upright.attacks import CandidateSearch
 from upright.checks import Model
 from upright.data import LabelledImages
-from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_triton
+from upright.models import (
+    FusedResNet,
+    FusedTraining,
+    ResNet,
+    build_network,
+    can_fuse,
+    has_triton,
+)
 from upright.objective import LossTerms, RegularizedLoss
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augment
@@ -36,9 +44,9 @@ class Speed:
     graph: bool = True
     """Capture the whole step in a CUDA graph, and replay it."""
     compile: bool = True
-    """Compile the network."""
+    """Compile the network, where it has no kernels of its own."""
     kernels: bool = True
-    """Search with one kernel for each convolution, where the network has such kernels."""
+    """Run the network by kernels of its own, where it has such: in bfloat16 a ResNet does."""
 
     def possible_on(self, device: torch.device) -> Speed:
         """Leave out what the device cannot do, and say so."""
@@ -74,32 +82,51 @@ class Learner:
         self._rows = torch.zeros(recipe.batch, dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
         self._loss = RegularizedLoss(recipe.objective, recipe.space, generator=self._generator)
-        self._forward: Model = InPrecision(self.model, recipe.precision)
-        if speed.compile:
-            self._forward = torch.compile(self._forward, dynamic=False)
-        self._search_model = self._make_search_model()
+        self._forward, self._search_model = self._make_passes()
+        # A stream of its own: several runs on one card work at the same time.
+        self._stream = torch.cuda.Stream(device) if speed.graph else None
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._rate: float | None = None
         self._sums: dict[str, Tensor] = {}
         self._steps = 0
 
-    def _make_search_model(self) -> Model | None:
-        """A faster network for searches that need no gradient, where there is one."""
-        searches = isinstance(self._loss.objective.attack, CandidateSearch)
-        half = self.recipe.precision == "bfloat16"
-        if not (self.speed.kernels and searches and half and can_fuse(self.model)):
-            return None
-        return FusedResNet(cast(ResNet, self.model))
+    def _make_passes(self) -> tuple[Model, Model | None]:
+        """Give the network as training calls it, and a stand-in for searches where it has one."""
+        if self.speed.kernels and self.recipe.precision == "bfloat16" and can_fuse(self.model):
+            model = cast(ResNet, self.model)
+            return FusedTraining(model), FusedResNet(model)
+        forward = InPrecision(self.model, self.recipe.precision)
+        if self.speed.compile:
+            _allow_many_shapes()
+            return cast(Model, torch.compile(forward, dynamic=False)), None
+        return forward, None
+
+    def make_ready(self) -> None:
+        """Compile and record what the steps replay; ``step`` does it where it was not done."""
+        if self.speed.graph and self._graph is None:
+            with self._on_stream():
+                self._try_to_capture()
+            torch.cuda.synchronize(self.device)
 
     def step(self, step: int) -> None:
         """Take one step; what is drawn in it depends on the recipe and the step alone."""
-        if self.speed.graph and self._graph is None:
-            self._try_to_capture()
-        self._prepare(step)
-        if self._graph is not None:
-            self._graph.replay()
-        else:
-            self._compute()
+        self.make_ready()
+        with self._on_stream():
+            self._prepare(step)
+            if self._graph is not None:
+                self._graph.replay()
+            else:
+                self._compute()
         self._steps += 1
+
+    @contextlib.contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """Work on the stream of this run, on its device."""
+        if self._stream is None:
+            yield
+            return
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
+            yield
 
     def _prepare(self, step: int) -> None:
         """Set all in which one step differs from another."""
@@ -107,8 +134,11 @@ class Learner:
         self._generator.manual_seed(seed)
         torch.manual_seed(seed)  # for networks with dropout
         self._rows.copy_(self._batches.rows(step), non_blocking=True)
-        for group in self.optimizer.param_groups:
-            group["lr"].fill_(self.recipe.learning_rate_at(step))
+        rate = self.recipe.learning_rate_at(step)
+        if rate != self._rate:
+            for group in self.optimizer.param_groups:
+                group["lr"].fill_(rate)
+            self._rate = rate
 
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
@@ -137,24 +167,27 @@ class Learner:
         self._forget()
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Record a step, after a few that compile and warm up."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._prepare(0)
-                self._compute()
-        torch.cuda.current_stream().wait_stream(side)
+        """Record a step, after a few that compile and warm up.
+
+        On the stream on which it is replayed: libraries keep a workspace for each stream, and two
+        runs that work at the same time must not share one.
+        """
+        torch.cuda.synchronize(self.device)
+        for _ in range(3):
+            self._prepare(0)
+            self._compute()
+        torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._generator)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=self._stream):
             self._compute()
         return graph
 
     def means(self) -> dict[str, float]:
         """Give the mean of each part of the loss since the last call."""
-        means = {part: float(total) / max(1, self._steps) for part, total in self._sums.items()}
-        self._forget()
+        with self._on_stream():
+            means = {part: float(total) / max(1, self._steps) for part, total in self._sums.items()}
+            self._forget()
         return means
 
     def _forget(self) -> None:
@@ -164,10 +197,13 @@ class Learner:
 
     def is_sane(self) -> bool:
         """Whether every loss since the last call of ``means`` was finite."""
-        return bool(self._sums["total"].isfinite())
+        with self._on_stream():
+            return bool(self._sums["total"].isfinite())
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""
+        if self._stream is not None:
+            self._stream.synchronize()
         tensors = model_tensors(self.model)
         for name, parameter in self.model.named_parameters():
             momentum = self.optimizer.state[parameter].get("momentum_buffer")
@@ -178,6 +214,10 @@ class Learner:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
+        with self._on_stream():
+            self._restore(tensors)
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
         load_weights(self.model, tensors)
         for name, parameter in self.model.named_parameters():
             state = self.optimizer.state[parameter]
@@ -185,6 +225,11 @@ class Learner:
             if momentum is None:
                 momentum = state["momentum_buffer"] = torch.zeros_like(parameter.detach())
             momentum.copy_(tensors[f"momentum/{name}"])
+
+
+def _allow_many_shapes() -> None:
+    """All runs of a process share what was compiled, so its limit must hold all their shapes."""
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe, device: torch.device) -> torch.optim.SGD:

@@ -96,8 +96,8 @@ def train_together(
 ) -> list[TrainedRun]:
     """Train several networks on the same data side by side, each in its run directory.
 
-    The runs take turns, step by step, and each gives what it would give alone: the data lie on the
-    device once, and a network is compiled once. The arguments are those of ``train``.
+    Each gives what it would give alone. The data lie on the device once, a network is compiled
+    once, and on a GPU the steps of different runs overlap. The arguments are those of ``train``.
     """
     for name, steps in (("checkpoint_every", checkpoint_every), ("log_every", log_every)):
         if steps < 1:
@@ -125,6 +125,8 @@ def train_together(
             bar = progress and run is runs[-1]
             log = Log(run.directory.path, run.step, run.recipe, bar=bar, tensorboard=tensorboard)
             run.log = logs.enter_context(log)
+        for run in runs:  # before the first step: nothing may run while a graph is recorded
+            run.learner.make_ready()
         while not interrupted.is_set() and not all(run.over for run in runs):
             for run in runs:
                 if not run.over and not interrupted.is_set():

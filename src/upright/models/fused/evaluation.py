@@ -1,0 +1,229 @@
+"""A ResNet in evaluation mode with one kernel for each convolution, on a GPU.
+
+Layer by layer, a narrow network spends its time on reading and writing activations: convolution,
+norm, activation and sum each pass over memory. In evaluation mode a norm is an affine map, so all
+of it fits into the convolution's own kernel. The search for x' and the evaluation of a grid are
+made of such passes; an ascent on the pose needs the way back to the images too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.resnet import SLOPE, ResNet
+
+__all__ = ["FusedResNet", "can_fuse", "has_triton", "in_half_precision", "standard_images"]
+
+
+def can_fuse(model: nn.Module) -> bool:
+    """Whether a network can be run by these kernels: widths that a matrix unit takes, a GPU."""
+    if not isinstance(model, ResNet):
+        return False
+    fits = all(width in (16, 32, 64, 128) for width in Layers(model).widths)
+    fits = fits and model.stem.in_channels <= PADDED
+    return fits and model.linear.weight.is_cuda and has_triton()
+
+
+def in_half_precision(model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Run a model in bfloat16, for an evaluation; by the kernels here where it can be."""
+    if isinstance(model, ResNet) and can_fuse(model):
+        return FusedResNet(model).freeze()
+
+    def half(images: Tensor) -> Tensor:
+        with torch.autocast(images.device.type, torch.bfloat16):
+            return model(images)
+
+    return half
+
+
+@dataclass(frozen=True)
+class _Graph:
+    graph: torch.cuda.CUDAGraph
+    images: Tensor
+    logits: Tensor
+
+
+class FusedResNet:
+    """Runs a ResNet in evaluation mode, in half precision; gives logits in float32.
+
+    The weights are read from the network at each call, unless ``freeze`` was called; a frozen
+    network is also recorded as a CUDA graph for each shape of images that it meets. Gradients reach
+    the images, never the weights.
+    """
+
+    def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.model, self.dtype = model, dtype
+        self._layers = Layers(model)
+        self._frozen: Weights | None = None
+        self._graphs: dict[torch.Size, _Graph] = {}
+        self._pool: Any = None
+
+    def freeze(self) -> FusedResNet:
+        """Keep the weights as they are now, for a network that is no longer trained."""
+        with torch.no_grad():
+            self._frozen = self._layers.for_evaluation(self.dtype)
+        return self
+
+    def __call__(self, images: Tensor) -> Tensor:
+        # The kernels count values in 32 bits.
+        most = 2**30 // (images[0, 0].numel() * max(PADDED, self.model.norm.num_features))
+        if len(images) > most:
+            return torch.cat([self(part) for part in images.split(most)])
+        if torch.is_grad_enabled() and images.requires_grad:
+            return self._with_gradient(images)
+        with torch.no_grad():
+            if self._frozen is None:
+                return self._run(images, self._layers.for_evaluation(self.dtype))
+            shape = torch.Size((_round_up(len(images)), *images.shape[1:]))
+            if shape not in self._graphs:
+                self._graphs[shape] = self._record(images.new_zeros(shape).float(), self._frozen)
+            graph = self._graphs[shape]
+            graph.images[: len(images)].copy_(images)
+            graph.graph.replay()
+            return graph.logits[: len(images)].clone()
+
+    def _with_gradient(self, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            weights = self._frozen or self._layers.for_evaluation(self.dtype)
+            linear = self.model.linear.weight.detach(), self.model.linear.bias.detach()
+        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
+            images, self._layers, weights, self.dtype
+        )
+        return F.linear(pooled, *linear)
+
+    def _run(self, images: Tensor, weights: Weights) -> Tensor:
+        standard = standard_images(self.model, images, self.dtype)
+        features = _forward(self._layers, weights, standard)[-1]
+        pooled = features.mean((1, 2), dtype=torch.float32)
+        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+
+    def _record(self, images: Tensor, weights: Weights) -> _Graph:
+        """Record a pass: launching its kernels one by one would take as long as they run."""
+        self._run(images, weights)  # chooses and compiles the kernels
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            logits = self._run(images, weights)
+        self._pool = graph.pool()
+        return _Graph(graph, images, logits)
+
+
+def standard_images(model: ResNet, images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Standardise images and lay them out for the kernels: N x H x W x 16."""
+    from upright.models.fused.forward_kernels import standardise
+
+    if images[0, 0].numel() <= 4096:
+        least = model.standardise.least_deviation(images[0].numel())
+        return standardise(images.float().contiguous(), dtype, padded=PADDED, least=least)
+    padded = F.pad(model.standardise(images.float()), [0, 0, 0, 0, 0, PADDED - images.shape[1]])
+    return padded.permute(0, 2, 3, 1).to(dtype).contiguous()
+
+
+def _forward(layers: Layers, weights: Weights, standard: Tensor) -> list[Tensor]:
+    """The activations after each convolution."""
+    from upright.models.fused.forward_kernels import convolve
+
+    def layer(number: int, source: Tensor, **more: Any) -> tuple[Tensor, Tensor]:
+        convolution = layers.convolutions[number]
+        return convolve(
+            source,
+            weights.kernels[number],
+            weights.scales[number],
+            weights.shifts[number],
+            after=convolution.out_channels,
+            stride=convolution.stride[0],
+            slope=SLOPE,
+            **more,
+        )
+
+    active = [layer(0, standard)[1]]
+    raw = active[0]
+    for number, block in enumerate(layers.blocks):
+        shortcut = active[-1] if block.activate_shortcut else raw
+        active.append(layer(2 * number + 1, active[-1])[1])
+        keeps_raw = number + 1 < len(layers.blocks)
+        raw, last = layer(2 * number + 2, active[-1], shortcut=shortcut, keeps_raw=keeps_raw)
+        active.append(last)
+    return active
+
+
+class _Pass(torch.autograd.Function):
+    """From images to averaged features, and back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, images: Tensor, layers: Layers, weights: Weights, dtype: torch.dtype
+    ) -> Tensor:
+        images = images.detach().float().contiguous()
+        ctx.images, ctx.layers, ctx.weights = images, layers, weights
+        ctx.standard = standard_images(layers.model, images, dtype)
+        ctx.active = _forward(layers, weights, ctx.standard)
+        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        standard = _backward(ctx.layers, ctx.weights, ctx.active, ctx.standard, gradient)
+        return _to_images(ctx.layers.model, ctx.images, standard), None, None, None
+
+
+def _to_images(model: ResNet, images: Tensor, gradient: Tensor) -> Tensor:
+    from upright.models.fused.backward_kernels import standardise_backward
+
+    if images[0, 0].numel() <= 4096:
+        least = model.standardise.least_deviation(images[0].numel())
+        return standardise_backward(images, gradient, least=least)
+    with torch.enable_grad():
+        source = images.detach().requires_grad_()
+        standard = model.standardise(source)
+    plain = gradient[..., : images.shape[1]].permute(0, 3, 1, 2).float()
+    return torch.autograd.grad(standard, source, plain)[0]
+
+
+def _backward(
+    layers: Layers, weights: Weights, active: list[Tensor], standard: Tensor, gradient: Tensor
+) -> Tensor:
+    """From the gradient of the averaged features to that of the standardised images."""
+    from upright.models.fused.backward_kernels import gradient_of_inputs, pooled_gradient
+
+    def layer(number: int, gradient: Tensor, **more: Any) -> Tensor:
+        return gradient_of_inputs(
+            gradient,
+            weights.kernels[number],
+            active[number - 1],
+            weights.scales[number - 1],
+            stride=layers.convolutions[number].stride[0],
+            slope=SLOPE,
+            **more,
+        )
+
+    last = pooled_gradient(
+        gradient.contiguous(), active[-1], weights.scales[-1], weights.shifts[-1], slope=SLOPE
+    )
+    for number, block in reversed(list(enumerate(layers.blocks))):
+        inner = layer(2 * number + 2, last)
+        last = layer(
+            2 * number + 1,
+            inner,
+            shortcut=last,
+            shortcut_is_active=block.activate_shortcut,
+        )
+    return gradient_of_inputs(last, weights.kernels[0], standard, slope=SLOPE)
+
+
+def _round_up(count: int) -> int:
+    """The next power of two or one and a half of one: few shapes to record, little to waste."""
+    power = 1 << (count - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
+
+
+def has_triton() -> bool:
+    """Whether kernels can be compiled here."""
+    from torch.utils._triton import has_triton as found
+
+    return found()

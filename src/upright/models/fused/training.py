@@ -1,0 +1,239 @@
+"""A ResNet's training pass, forward and backward, in few kernels, on a GPU.
+
+A small batch is bound by the number of kernels, not by arithmetic. Here a convolution takes two on
+the way forward (the convolution with its shortcut and the sums of its channels; norm and leaky
+ReLU) and three on the way back (the gradients of weights and of inputs; the norm's own), where
+layer by layer it takes about twenty.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from upright.models.fused.evaluation import standard_images
+from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.resnet import SLOPE, ResNet
+
+__all__ = ["FusedTraining"]
+
+
+class FusedTraining:
+    """Runs a ResNet in training mode, in half precision: images to logits in float32.
+
+    It updates the running statistics of the norms as the network does, and gives gradients to its
+    parameters; the images get none.
+    """
+
+    def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.model, self.dtype = model, dtype
+        self._layers = Layers(model)
+        device = model.linear.weight.device
+        self._aside = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        layers = self._layers
+        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
+            images,
+            layers,
+            self.dtype,
+            self._aside,
+            *(conv.weight for conv in layers.convolutions),
+            *(norm.weight for norm in layers.norms),
+            *(norm.bias for norm in layers.norms),
+        )
+        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+
+
+class _Pass(torch.autograd.Function):
+    """From images to averaged features, and back to the parameters."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        images: Tensor,
+        layers: Layers,
+        dtype: torch.dtype,
+        aside: torch.cuda.Stream | None,
+        *_: Tensor,
+    ) -> Tensor:
+        ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
+        ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
+        standard = standard_images(layers.model, images, dtype)
+        ctx.active, ctx.raw = _forward(layers, ctx.weights, standard, ctx.sums)
+        _track(layers, ctx.raw, ctx.sums)
+        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        layers: Layers = ctx.layers
+        back = _Backward(layers, ctx.weights, ctx.active, ctx.raw, ctx.sums, ctx.aside)
+        back.run(gradient.contiguous())
+        shift, scale = (row.split(layers.widths) for row in back.norms)
+        return None, None, None, None, *_as_parameters(layers, back.kernels), *scale, *shift
+
+
+def _forward(
+    layers: Layers, weights: Weights, standard: Tensor, sums: Tensor
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What each convolution reads, and at last the features; and what each norm reads."""
+    from upright.models.fused.forward_kernels import activate, convolve_and_sum
+
+    of_layer = sums.split(layers.widths, 1)
+    active, raw = [standard], list[Tensor]()
+
+    def layer(shortcut: Tensor | None = None) -> None:
+        number = len(raw)
+        convolution = layers.convolutions[number]
+        raw.append(
+            convolve_and_sum(
+                active[-1],
+                weights.kernels[number],
+                of_layer[number],
+                after=convolution.out_channels,
+                stride=convolution.stride[0],
+                shortcut=shortcut,
+            )
+        )
+        active.append(
+            activate(
+                raw[-1],
+                of_layer[number],
+                weights.scales[number],
+                weights.shifts[number],
+                slope=SLOPE,
+                epsilon=layers.norms[number].eps,
+            )
+        )
+
+    layer()
+    for block in layers.blocks:
+        shortcut = active[-1] if block.activate_shortcut else raw[-1]
+        layer()
+        layer(shortcut)
+    return active, raw
+
+
+def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
+    """Update the running statistics."""
+    pixels = tuple(seen.numel() // seen.shape[3] for seen in raw)
+    counts = layers.counts(sums.device, pixels)
+    mean = sums[0] / counts
+    variance = (sums[1] / counts - mean * mean).clamp_min(0) * (counts / (counts - 1))
+    share = cast(float, layers.norms[0].momentum)
+    for name, found in (("running_mean", mean), ("running_var", variance)):
+        kept = [getattr(norm, name) for norm in layers.norms]
+        torch._foreach_lerp_(kept, list(found.split(layers.widths)), share)
+
+
+class _Backward:
+    """From the gradient of the averaged features to those of all kernels and norms."""
+
+    def __init__(
+        self,
+        layers: Layers,
+        weights: Weights,
+        active: list[Tensor],
+        raw: list[Tensor],
+        sums: Tensor,
+        aside: torch.cuda.Stream | None,
+    ) -> None:
+        self.layers, self.weights, self.active, self.raw = layers, weights, active, raw
+        self.aside, self.kept = aside, list[Tensor]()
+        kernel_values = sum(layers.kernel_sizes)
+        zeros = torch.zeros(kernel_values + sums.numel(), device=sums.device)
+        self.kernels = zeros[:kernel_values].split(layers.kernel_sizes)
+        self.norms = zeros[kernel_values:].view_as(sums)
+        self.sums = sums.split(layers.widths, 1)
+        self.norm_sums = self.norms.split(layers.widths, 1)
+        self.epsilon = layers.norms[0].eps
+
+    def run(self, gradient: Tensor) -> None:
+        stream = self.through_norm(len(self.raw) - 1, self.from_averages(gradient))
+        for block_number, block in reversed(list(enumerate(self.layers.blocks))):
+            number = 2 * block_number + 1
+            inner = self.through_norm(number, self.to_norm(number + 1, stream))
+            if block.activate_shortcut:
+                stream = self.through_norm(number - 1, self.to_norm(number, inner, stream))
+            else:
+                stream = self.through_norm(number - 1, self.to_norm(number, inner), stream)
+        self.of_weights(0, stream)
+        if self.aside is not None:
+            torch.cuda.current_stream().wait_stream(self.aside)
+
+    def from_averages(self, gradient: Tensor) -> Tensor:
+        """Through the average over pixels and the last leaky ReLU."""
+        from upright.models.fused.backward_kernels import pooled_gradient
+
+        return pooled_gradient(
+            gradient,
+            self.raw[-1],
+            self.weights.scales[-1],
+            self.weights.shifts[-1],
+            slope=SLOPE,
+            epsilon=self.epsilon,
+            sums=self.sums[-1],
+            gradient_sums=self.norm_sums[-1],
+        )
+
+    def to_norm(
+        self, number: int, gradient: Tensor, active_shortcut: Tensor | None = None
+    ) -> Tensor:
+        """Through convolution ``number`` and the leaky ReLU before it."""
+        from upright.models.fused.backward_kernels import gradient_before_norm
+
+        self.of_weights(number, gradient)
+        return gradient_before_norm(
+            gradient,
+            self.weights.kernels[number],
+            self.raw[number - 1],
+            self.sums[number - 1],
+            self.weights.scales[number - 1],
+            self.weights.shifts[number - 1],
+            self.norm_sums[number - 1],
+            stride=self.layers.convolutions[number].stride[0],
+            slope=SLOPE,
+            epsilon=self.epsilon,
+            active_shortcut=active_shortcut,
+        )
+
+    def through_norm(self, number: int, gradient: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        from upright.models.fused.backward_kernels import join
+
+        return join(
+            gradient,
+            self.raw[number],
+            self.sums[number],
+            self.norm_sums[number],
+            self.weights.scales[number],
+            epsilon=self.epsilon,
+            shortcut=shortcut,
+        )
+
+    def of_weights(self, number: int, gradient: Tensor) -> None:
+        """Sum the gradient of weights, for which nothing waits: beside the way back."""
+        from upright.models.fused.backward_kernels import gradient_of_weights
+
+        stride = self.layers.convolutions[number].stride[0]
+        source, out = self.active[number], self.kernels[number]
+        if self.aside is None:
+            gradient_of_weights(source, gradient, out, stride=stride)
+            return
+        # The memory must not be given away before the other stream has read it.
+        self.kept.append(gradient)
+        self.aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.aside):
+            gradient_of_weights(source, gradient, out, stride=stride)
+
+
+def _as_parameters(layers: Layers, kernels: tuple[Tensor, ...]) -> list[Tensor]:
+    """Gradients of kernels in the shape of the parameters; without a copy but for the stem's."""
+    found = []
+    for convolution, kernel in zip(layers.convolutions, kernels, strict=True):
+        padded = max(PADDED, convolution.in_channels)
+        laid_out = kernel.view(convolution.out_channels, 3, 3, padded).permute(0, 3, 1, 2)
+        found.append(laid_out[:, : convolution.in_channels])
+    return found
