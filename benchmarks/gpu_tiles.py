@@ -45,41 +45,34 @@ LAYERS = (
 )
 TILES: dict[Kernel, tuple[Tile, ...]] = {
     "forward": (
+        Tile(32, 1, 2),
         Tile(64, 1),
         Tile(128, 1),
-        Tile(128, 1, 4, 2),
-        Tile(128, 1, 4, 4),
-        Tile(64, 1, 4, 1),
-        Tile(128, 1, 4, 1),
-        Tile(128, 1, 8, 1),
-        Tile(256, 1, 8, 1),
-        Tile(128, 4, 4, 1),
-        Tile(256, 4, 8, 1),
+        Tile(128, 1, 8),
+        Tile(128, 1, stages=1),
+        Tile(128, 4, stages=2),
+        Tile(256, 4, 8, 2),
     ),
     "inputs": (
+        Tile(32, 1, 2),
         Tile(64, 1),
         Tile(128, 1),
-        Tile(64, 1, 4, 1),
-        Tile(128, 1, 4, 1),
-        Tile(128, 1, 8, 1),
-        Tile(128, 4, 4, 1),
+        Tile(128, 1, stages=1),
+        Tile(128, 4, stages=2),
     ),
     "weights": (
+        Tile(64, 1, splits=32),
         Tile(64, 1, splits=64),
         Tile(128, 1, 8, splits=32),
+        Tile(64, 4, splits=64),
         Tile(64, 4, splits=128),
-        Tile(64, 4, splits=256),
-        Tile(64, 4, 4, 1, splits=128),
-        Tile(128, 4, 4, 1, splits=128),
-        Tile(64, 1, 4, 1, splits=64),
-        Tile(128, 1, 4, 1, splits=64),
-        Tile(128, 1, 8, 1, splits=32),
+        Tile(128, 4, splits=64),
     ),
 }
 BATCHES: dict[Kernel, tuple[int, ...]] = {
-    "forward": (128, 704, 8192),
-    "inputs": (128,),
-    "weights": (128,),
+    "forward": (64, 128, 704, 8192),
+    "inputs": (64, 128),
+    "weights": (64, 128),
 }
 
 

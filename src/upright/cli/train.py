@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from upright.cli.messages import say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import Objective
-from upright.train import Recipe, train_together
+from upright.train import Recipe, Speed, train_together
 
 __all__ = ["Train"]
 
@@ -60,6 +60,12 @@ class Train:
     """Continue the run in the folder."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
+    graph: bool = True
+    """On a GPU, record the whole step once and replay it."""
+    compile: bool = True
+    """On a GPU, compile the network."""
+    kernels: bool = True
+    """On a GPU, run a ResNet in bfloat16 by kernels of its own."""
     checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
     log_every: Annotated[int, arg(metavar="STEPS")] = 100
     tensorboard: bool = False
@@ -71,6 +77,7 @@ class Train:
             self._recipes(),
             resume=self.resume,
             device=parse_device(self.device),
+            speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
             checkpoint_every=self.checkpoint_every,
             log_every=self.log_every,
             progress=sys.stderr.isatty(),

@@ -34,7 +34,8 @@ class TrainedRun:
     """In evaluation mode."""
     step: int
     seconds: float
-    """Of training in all, calls before this one included."""
+    """Of training in all, calls before this one included; of the time that several runs take side
+    by side, each has its part."""
 
     @property
     def finished(self) -> bool:
@@ -127,10 +128,15 @@ def train_together(
             run.log = logs.enter_context(log)
         for run in runs:  # before the first step: nothing may run while a graph is recorded
             run.learner.make_ready()
-        while not interrupted.is_set() and not all(run.over for run in runs):
-            for run in runs:
-                if not run.over and not interrupted.is_set():
+        began = time.perf_counter()
+        while not interrupted.is_set() and (going := [run for run in runs if not run.over]):
+            for run in going:
+                if not interrupted.is_set():
                     run.advance()
+            now = time.perf_counter()
+            for run in going:
+                run.seconds += (now - began) / len(going)
+            began = now
         for run in runs:
             run.settle()
     for run in runs:
@@ -154,21 +160,16 @@ class _Run:
         self._checkpoint_every, self._log_every = checkpoint_every, log_every
         self.step = self._saved = 0
         self.failure: Exception | None = None
-        self._seconds_before = 0.0
+        self.seconds = 0.0
         checkpoint = directory.load()
         if checkpoint is not None:
             learner.restore(checkpoint.tensors)
             self.step = self._saved = checkpoint.step
-            self._seconds_before = checkpoint.seconds
-        self._began = time.perf_counter()
+            self.seconds = checkpoint.seconds
 
     @property
     def finished(self) -> bool:
         return self.step == self.recipe.steps
-
-    @property
-    def seconds(self) -> float:
-        return self._seconds_before + time.perf_counter() - self._began
 
     @property
     def over(self) -> bool:

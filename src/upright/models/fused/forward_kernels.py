@@ -18,7 +18,13 @@ from torch import Tensor
 
 from upright.models.fused.tiles import Tile, tile_for
 
-__all__ = ["activate", "convolve", "convolve_and_sum", "norm_of_batch", "standardise"]
+__all__ = [
+    "activate",
+    "convolve",
+    "convolve_and_sum",
+    "norm_of_batch",
+    "standardise",
+]
 
 
 @triton.jit
