@@ -227,6 +227,20 @@ def test_a_norm_moves_no_memory_in_either_layout(monkeypatch: pytest.MonkeyPatch
         assert norm(x).data_ptr() == x.data_ptr() == seen[-1].data_ptr()
 
 
+def test_gradients_image_by_image_are_those_of_a_loop() -> None:
+    net = layer(lambda: chain(P4M, "mean")).eval()
+    weights, images = dict(net.named_parameters()), noise(3, 2, 5, 5)
+
+    def loss(weights: dict[str, Tensor], image: Tensor) -> Tensor:
+        return torch.func.functional_call(net, weights, (image[None],)).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, images)
+    for place, image in enumerate(images):
+        one = torch.autograd.grad(loss(weights, image), list(weights.values()))
+        for name, gradient in zip(weights, one, strict=True):
+            torch.testing.assert_close(found[name][place], gradient)
+
+
 # --- filters that are kept are never stale --------------------------------------------------------
 
 

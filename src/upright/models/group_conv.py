@@ -77,6 +77,8 @@ class _Expand(torch.autograd.Function):
     CPU, in another order at each run on a GPU, and in half precision.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(weight: Tensor, rows: Tensor, _copies: Tensor, dtype: torch.dtype) -> Tensor:
         return weight.flatten(0, 1).to(dtype).index_select(0, rows)
@@ -218,12 +220,12 @@ class GroupBatchNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         count, _, height, width = x.shape
-        if x.is_contiguous(memory_format=torch.channels_last):
-            wide = x.permute(0, 2, 3, 1).reshape(count, height, -1, self.num_features)
-            normal = super().forward(wide.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-            return normal.reshape(count, height, width, -1).permute(0, 3, 1, 2)
-        many = x.reshape(count * self.group.planes, self.num_features, height, width)
-        return super().forward(many).reshape(x.shape)
+        if x.is_contiguous():
+            many = x.reshape(count * self.group.planes, self.num_features, height, width)
+            return super().forward(many).reshape(x.shape)
+        wide = x.permute(0, 2, 3, 1).reshape(count, height, -1, self.num_features)
+        normal = super().forward(wide.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return normal.reshape(count, height, width, -1).permute(0, 3, 1, 2)
 
 
 class GroupPool(nn.Module):
