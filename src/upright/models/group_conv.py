@@ -73,8 +73,8 @@ P4, P4M = Group(4), Group(8)
 class _Expand(torch.autograd.Function):
     """Gathers rows of a weight; the gradient of a row is the sum over its copies.
 
-    The sum is a second gather. The gradient of ``index_select`` itself adds row by row: slow on a
-    CPU, in another order at each run on a GPU, and in half precision.
+    The copies are gathered and summed. The gradient of ``index_select`` itself would add them one
+    by one, in half precision where the filters are, and on a GPU in another order at each run.
     """
 
     generate_vmap_rule = True
@@ -94,8 +94,8 @@ class _Expand(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         (copies,) = ctx.saved_tensors
         (gradient,) = gradients
-        found = gradient.index_select(0, copies).unflatten(0, (ctx.shape[0] * ctx.shape[1], -1))
-        return found.sum(1, dtype=ctx.dtype).view(ctx.shape), None, None, None
+        found = gradient.index_select(0, copies).unflatten(0, (-1, *ctx.shape[:2]))
+        return found.sum(0, dtype=ctx.dtype), None, None, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +133,9 @@ class _ExpandedConv(nn.Module):
         nn.init.normal_(self.weight, std=math.sqrt(2 / (planes * kernel**2 * before)))
         rows = _rows(group, planes, after, kernel)
         self.register_buffer("rows", rows, persistent=False)
-        # A stable sort keeps the copies of a row together.
-        self.register_buffer("copies", rows.argsort(stable=True), persistent=False)
+        # Sorted, the copies of a row come together; one copy of each row makes a weight.
+        copies = rows.argsort(stable=True).view(-1, group.planes).T.flatten()
+        self.register_buffer("copies", copies, persistent=False)
         self._kept: _Kept | None = None
 
     def extra_repr(self) -> str:
