@@ -197,3 +197,34 @@ def test_art_shifts_cuts_and_then_rotates() -> None:
     image = spot(29, 20)  # the shift pushes half of it over the border
     moved = torch.from_numpy(attack._perturb(image.numpy(), 0, 3, 90.0))
     torch.testing.assert_close(moved, warp(warp(image, right), turned), atol=1e-3, rtol=0)
+
+
+def test_a_networks_step_is_held_against_its_arithmetic(tmp_path: Path) -> None:
+    options = ["resnet8x0.25", "gresnet8x0.1", "--batch", "2", "--steps", "1", "--repeats", "1"]
+    load("gpu_networks").main([*options, "--side", "8", "--json", str(tmp_path / "figures.json")])
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+    assert len(rows) == 4
+    by_name = {(row["network"], row["objective"]): row for row in rows}
+    # Multiplications of a resnet8x0.25 on an image of 8 px: stem, then blocks of 4, 8 and 16.
+    stem, linear = 64 * 9 * 3 * 4, 16 * 10
+    inner = 64 * 9 * 2 * 4 * 4 + 16 * 9 * (4 * 8 + 8 * 8) + 4 * 9 * (8 * 16 + 16 * 16)
+    # Backward as often as forward for weights, and for inputs but for those of the stem.
+    trained = 2 * (3 * (inner + linear) + 2 * stem)
+    searched = 2 * (inner + linear + stem)
+    plain, penalised = (by_name["resnet8x0.25", name] for name in ("std*", "KL(rob, Wo-10)"))
+    assert plain["gflop"] * 1e9 == pytest.approx(2 * trained)
+    assert penalised["gflop"] * 1e9 == pytest.approx(2 * (2 * trained + 11 * searched))
+    for row in rows:
+        assert row["ratio"] == pytest.approx(row["step_ms"] * 790 / row["gflop"])
+
+
+def test_group_convolutions_are_held_against_ordinary_ones(tmp_path: Path) -> None:
+    options = ["--batch", "1", "--repeats", "1", "--depth", "8x0.1"]
+    load("group_conv").main([*options, "--json", str(tmp_path / "figures.json")])
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [cost["channels"] for cost in figures["costs"]] == [11, 23, 45]
+    errors = {(error["network"], error["size"]): error for error in figures["errors"]}
+    assert len(errors) == 8
+    assert errors["gresnet8x0.1-pool-invariant", 32]["logits"] < 1e-12
+    assert errors["gresnet8x0.1-invariant", 32]["logits"] > 1e-3
+    assert errors["gresnet8x0.1", 33]["features"] < 1e-12

@@ -16,6 +16,7 @@ from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalt
 from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
+from upright.tta import tta
 from upright.warp import warp, warp_all
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "evaluate",
     "name_penalty",
     "parse_attack",
+    "tta",
     "warp",
     "warp_all",
 ]

@@ -21,7 +21,8 @@ class _Source:
     form: str
     pattern: re.Pattern[str]
     load: Load
-    fallback: bool
+    rank: int
+    """Sources of lower rank are asked first."""
 
 
 _SOURCES: list[_Source] = []
@@ -29,17 +30,20 @@ _SOURCES: list[_Source] = []
 _WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors")
 
 
-def model_source(form: str, pattern: str, *, fallback: bool = False) -> Callable[[Load], Load]:
+def model_source(
+    form: str, pattern: str, *, prefix: bool = False, fallback: bool = False
+) -> Callable[[Load], Load]:
     """Teach ``load_model`` a kind of name.
 
     Args:
         form: as people type it and as messages list it, such as ``timm:NAME``.
         pattern: matches the whole name; its groups go to the decorated function, with ``device``.
+        prefix: ask this source before all others, since what follows is the name of another model.
         fallback: ask this source only for names that no other source knows.
     """
 
     def register(load: Load) -> Load:
-        _SOURCES.append(_Source(form, re.compile(pattern), load, fallback))
+        _SOURCES.append(_Source(form, re.compile(pattern), load, fallback - prefix))
         return load
 
     return register
@@ -59,7 +63,7 @@ def load_model(name: str, *, device: torch.device | str = "cpu") -> Model:
         name: one of ``model_names()``, filled in, such as ``my_model.py:make`` or ``net.onnx``.
         device: where the model is to compute.
     """
-    for source in sorted(_SOURCES, key=lambda source: source.fallback):
+    for source in sorted(_SOURCES, key=lambda source: source.rank):
         if match := source.pattern.fullmatch(name):
             return source.load(*match.groups(), device=torch.device(device))
     raise unknown_model(name)

@@ -1,0 +1,16 @@
+"""The networks that tests of any network run with. A new kind of network is a new name in KINDS."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["KINDS", "NETWORKS", "each_kind", "every_network"]
+
+KINDS = ["resnet8x0.25", "convnet", "gresnet8x0.2", "gresnet8x0.2-pool-invariant"]
+"""A small one of each kind, for tests that compile or train it."""
+
+NETWORKS = [*KINDS, "resnet8", "resnet14x0.5", "resnet8x1.5", "gresnet14x0.3-pool"]
+"""More depths and widths, for tests that take no time."""
+
+each_kind = pytest.mark.parametrize("name", KINDS)
+every_network = pytest.mark.parametrize("name", NETWORKS)

@@ -1,0 +1,139 @@
+"""Test-time augmentation: the mean over poses, the same for an image whatever comes with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from upright import PAPER, GridSearch, Pose, SpatialPGD, TransformSpace, evaluate, tta, warp
+from upright.models import build_network
+from upright.sources import load_model, model_names
+
+
+@pytest.fixture(autouse=True)
+def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def noise(count: int, side: int = 8) -> Tensor:
+    return torch.rand(count, 3, side, side, generator=torch.Generator().manual_seed(count))
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return build_network("resnet8x0.25").eval()
+
+
+def test_it_is_the_mean_of_the_logits_over_the_poses() -> None:
+    model, images = network(), noise(3)
+    poses = Pose.of(dx=[0.0, 1.0, -2.5], dy=[0.5, 0.0, 1.0], angle=[0.0, 20.0, -7.0])
+    by_hand = sum(
+        model(warp(images, Pose.of(dx, dy, angle), fill="border"))
+        for dx, dy, angle in poses.stack().tolist()
+    )
+    found = tta(model, poses, fill="border")(images)
+    torch.testing.assert_close(found, by_hand / 3)
+
+
+def test_the_zero_pose_alone_changes_nothing() -> None:
+    model, images = network(), noise(3)
+    assert torch.equal(tta(model, "grid-1x1x1")(images), model(images))
+
+
+def test_a_grid_may_be_named_or_given() -> None:
+    model, images = network(), noise(2)
+    space = TransformSpace.of(1, 10)
+    named = tta(model, "grid-2x1x3", space=space)(images)
+    assert torch.equal(named, tta(model, GridSearch((2, 1, 3)), space=space)(images))
+    assert torch.equal(named, tta(model, space.grid((2, 1, 3)))(images))
+
+
+def test_an_image_gets_the_same_logits_at_every_call_and_in_any_company() -> None:
+    model, images = tta(network().double(), 5), noise(6).double()
+    together = model(images)
+    torch.manual_seed(3)
+    assert torch.equal(model(images), together)
+    alone = torch.cat([model(image[None]) for image in images])
+    torch.testing.assert_close(alone, together, rtol=0, atol=1e-12)
+
+
+def test_random_poses_follow_the_seed_and_lie_in_the_space() -> None:
+    space = TransformSpace.of(0.25, 15, unit="image")
+    first = tta(network(), 50, space=space, seed=1).poses_for(8, 16)
+    again = tta(network(), 50, space=space, seed=1).poses_for(8, 16)
+    other = tta(network(), 50, space=space, seed=2).poses_for(8, 16)
+    assert first.shape == (50,)
+    assert torch.equal(first.stack(), again.stack())
+    assert not torch.equal(first.stack(), other.stack())
+    assert space.in_pixels(8, 16).contains(first).all()
+    assert first.dx.abs().max() > 2 >= first.dy.abs().max()
+
+
+def test_logits_in_half_precision_are_averaged_in_single_precision() -> None:
+    level = iter([256.0, 1.0, 1.0, 1.0])  # in bfloat16 256 + 1 = 256
+    model = tta(lambda images: torch.full((len(images), 2), next(level)).bfloat16(), "grid-1x1x4")
+    assert model(noise(1)).tolist() == [[259 / 4] * 2]
+
+
+def test_it_is_attacked_and_evaluated_as_any_model() -> None:
+    model, labels = tta(network(), 3), torch.tensor([0, 1, 2, 3])
+    data = (noise(4), labels)
+    found = evaluate(model, data, attacks=["wo-3", "s-pgd"], batch_size=4)
+    again = evaluate(model, data, attacks=["wo-3", "s-pgd"], batch_size=3)
+    for name in ("wo-3", "s-pgd"):
+        assert torch.equal(found.attacks[name].correct, again.attacks[name].correct)
+
+
+def test_a_model_left_in_training_mode_is_still_seen() -> None:
+    with pytest.warns(UserWarning, match="in training mode"):
+        evaluate(tta(network().train(), 2), (noise(2), torch.tensor([0, 1])), attacks=["rnd"])
+
+
+@pytest.mark.parametrize(
+    ("poses", "message"),
+    [
+        (0, "poses must be at least 1"),
+        ("s-pgd", "finds its poses as it goes"),
+        (SpatialPGD(), "finds its poses as it goes"),
+        (Pose.zeros(2, 1), r"need the shape \(M,\)"),
+        (Pose.zeros(0), r"M at least 1"),
+    ],
+)
+def test_what_does_not_list_poses_is_refused(poses: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tta(network(), poses)  # type: ignore[arg-type]
+
+
+MODEL = """
+import torch
+from upright.models import build_network
+def make():
+    torch.manual_seed(0)
+    return build_network("resnet8x0.25")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "poses"), [("tta-4", 4), ("tta-grid-2x2x3", "grid-2x2x3"), ("tta-2:tta-2", None)]
+)
+def test_a_prefix_to_any_models_name_averages_it(
+    name: str, poses: int | str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "nets.py").write_text(MODEL)
+    with torch.random.fork_rng():
+        found = load_model(f"{name}:{tmp_path / 'nets.py'}:make")
+    expected = tta(tta(network(), 2), 2) if poses is None else tta(network(), poses, space=PAPER)
+    images = noise(2)
+    assert torch.equal(found(images), expected(images))
+    assert any(form.startswith("tta-10:MODEL") for form in model_names())
+
+
+def test_a_grid_that_is_not_known_is_named(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(MODEL)
+    with torch.random.fork_rng(), pytest.raises(ValueError, match="called 'grid-75'; the names"):
+        load_model(f"tta-grid-75:{tmp_path / 'nets.py'}:make")
