@@ -10,6 +10,7 @@ from upright.models import build_network
 from upright.models.group_conv import P4M, GroupConv
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
+from upright.train.weights import load_weights, model_tensors
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -46,10 +47,10 @@ def test_what_was_evaluated_between_replays_is_not_stale(speed: Speed) -> None:
     for step in range(6):
         learner.step(step)
         learner.model.eval()
-        fresh = build_network(NAME).to(CUDA).eval()
-        fresh.load_state_dict(learner.model.state_dict(), strict=False)
-        with torch.no_grad():
-            torch.testing.assert_close(learner.model(images), fresh(images), rtol=1e-3, atol=1e-3)
+        fresh = build_network(NAME).to(CUDA).to(memory_format=torch.channels_last).eval()
+        load_weights(fresh, model_tensors(learner.model))
+        with torch.no_grad():  # convolutions may differ in their algorithm, in TF32
+            torch.testing.assert_close(learner.model(images), fresh(images), rtol=1e-2, atol=1e-2)
 
 
 def test_loss_and_gradient_of_the_engine_agree_within_the_error_of_bfloat16() -> None:
