@@ -365,6 +365,12 @@ def expected_graph(conv: GroupConv, x: Tensor) -> Tensor:
     return F.conv2d(x, filters, conv.bias.repeat(8), padding=1).sum()
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_shapes_are_found_without_numbers(training: bool) -> None:
+    conv = GroupConv(P4M, 2, 3, 3).to("meta").train(training)
+    assert conv(torch.empty(4, 16, 5, 5, device="meta")).shape == (4, 24, 5, 5)
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies_do_not_carry_what_is_kept(duplicate: Callable[[nn.Module], nn.Module]) -> None:
     conv = quiet()

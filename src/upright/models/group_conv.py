@@ -160,11 +160,12 @@ class _ExpandedConv(nn.Module):
         learns = self.training or (weight.requires_grad and torch.is_grad_enabled())
         if torch.compiler.is_compiling() or learns or weight.device.type != "cpu":
             return self._expand(dtype)
-        if self._kept is None or not self._kept.serves(weight, dtype):
+        kept = self._kept
+        if kept is None or not kept.serves(weight, dtype):
             # Not as inference tensors, which a later search with gradients could not use.
             with torch.inference_mode(False), torch.no_grad():
-                self._kept = _Kept(weight.detach().clone(), self._expand(dtype))
-        return self._kept.filters
+                kept = self._kept = _Kept(weight.detach().clone(), self._expand(dtype))
+        return kept.filters
 
     def _expand(self, dtype: torch.dtype) -> Tensor:
         rows: Tensor = _Expand.apply(  # type: ignore[no-untyped-call]
@@ -175,9 +176,10 @@ class _ExpandedConv(nn.Module):
 
     def _dtype(self) -> torch.dtype:
         """In half precision before the weight is expanded, not after."""
-        kind = self.weight.device.type
-        half = torch.is_autocast_enabled(kind) and self.weight.dtype == torch.float32
-        return torch.get_autocast_dtype(kind) if half else self.weight.dtype
+        dtype, kind = self.weight.dtype, self.weight.device.type
+        if dtype == torch.float32 and kind != "meta" and torch.is_autocast_enabled(kind):
+            return torch.get_autocast_dtype(kind)
+        return dtype
 
     def train(self, mode: bool = True) -> _ExpandedConv:
         self._kept = None
@@ -215,9 +217,8 @@ class GroupBatchNorm(nn.BatchNorm2d):
     def __init__(self, group: Group, channels: int) -> None:
         super().__init__(channels)
         self.group = group
-        self.num_batches_tracked = (
-            None  # nothing reads it, and on a GPU it costs as much as a layer
-        )
+        # Nothing reads the count, and on a GPU it costs as much as a layer.
+        self.num_batches_tracked = None
 
     def forward(self, x: Tensor) -> Tensor:
         count, _, height, width = x.shape
@@ -232,7 +233,8 @@ class GroupBatchNorm(nn.BatchNorm2d):
 class GroupPool(nn.Module):
     """From features to an image: the mean or the maximum over planes.
 
-    What comes out no longer tells an image from its turned or mirrored copies.
+    What comes out turns with the image, and has no planes any more. Its mean over space does not
+    tell an image from its turned copies.
     """
 
     def __init__(self, group: Group, kind: Literal["mean", "max"] = "mean") -> None:
