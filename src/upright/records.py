@@ -121,8 +121,12 @@ class Records:
     damaged: tuple[Damage, ...]
 
 
-def append(path: Path | str, record: Record) -> None:
-    """Add a record to a file, made where it is missing; on return it is on the disk."""
+def append(path: Path | str, record: Record, *, unless_there: bool = False) -> bool:
+    """Add a record to a file, made where it is missing; on return it is on the disk.
+
+    With ``unless_there`` nothing is added where the file has a record of the same key, whoever
+    added it a moment ago. Returns whether the record was added.
+    """
     line = json.dumps({"version": _VERSION, **asdict(record)}, allow_nan=False).encode() + b"\n"
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +134,8 @@ def append(path: Path | str, record: Record) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
     try:
         locked = _lock(handle)
+        if unless_there and record.key in {known.key for known in read(path, lock=False).records}:
+            return False
         size = os.lseek(handle, 0, os.SEEK_END)
         content = line if _ends_a_line(handle, size) else b"\n" + line
         written = os.write(handle, content)
@@ -138,14 +144,19 @@ def append(path: Path | str, record: Record) -> None:
                 os.ftruncate(handle, size)
             raise OSError(f"{path}: no room for another record, which needs {len(content)} bytes")
         os.fsync(handle)
+        return True
     finally:
         os.close(handle)  # which unlocks it, too
 
 
-def read(path: Path | str) -> Records:
-    """Read all records of a file; lines that are damaged are named and passed over."""
+def read(path: Path | str, *, lock: bool = True) -> Records:
+    """Read all records of a file; lines that are damaged are named and passed over.
+
+    ``lock=False`` is for who holds the file's lock already.
+    """
     with Path(path).open("rb") as file:
-        _lock(file.fileno(), shared=True)
+        if lock:
+            _lock(file.fileno(), shared=True)
         lines = file.read().removesuffix(b"\n").split(b"\n")
     records, damaged = [], []
     for number, line in enumerate(lines if lines != [b""] else [], start=1):

@@ -1,7 +1,7 @@
 """Networks: one for each file, normalisation inside."""
 
 from upright.models.fused import FusedResNet, can_fuse, has_triton, in_half_precision
-from upright.models.registry import build_network, network, network_forms
+from upright.models.registry import build_network, is_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "can_fuse",
     "has_triton",
     "in_half_precision",
+    "is_network",
     "network",
     "network_forms",
     "resnet",
