@@ -1,0 +1,79 @@
+"""How much of the paper was measured again, and how it came out: counts over tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+
+from upright.report.model import Cell, Table
+
+__all__ = ["Tally", "summarise", "summary_to_markdown", "summary_to_terminal"]
+
+_HEADINGS = (
+    "table",
+    "cells",
+    "measured",
+    "within 2 standard errors or above",
+    "short",
+    "not comparable",
+    "missing",
+    "of these not yet possible",
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Cells of a table, counted. ``met``, ``short`` and ``unjudged`` make up ``measured``."""
+
+    name: str
+    cells: int
+    measured: int
+    met: int
+    short: int
+    unjudged: int
+    missing: int
+    lacking: int
+    """Those of the missing that need something which is not built yet."""
+
+
+def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
+    """Count the cells of each table, the parts of one together; the last line is for all."""
+    cells: dict[str, list[Cell]] = {}
+    for table in tables:
+        cells.setdefault(table.name, []).extend(table.cells)
+    every = [cell for some in cells.values() for cell in some]
+    return (*(_tally(name, some) for name, some in cells.items()), _tally("all", every))
+
+
+def summary_to_terminal(tallies: Sequence[Tally]) -> RichTable:
+    """The counts as a table for ``rich``."""
+    shown = RichTable(box=box.SIMPLE_HEAD)
+    for heading in _HEADINGS:
+        shown.add_column(heading, justify="left" if heading == "table" else "right")
+    for tally in tallies:
+        shown.add_row(*map(str, astuple(tally)), style="bold" if tally is tallies[-1] else "")
+    return shown
+
+
+def summary_to_markdown(tallies: Sequence[Tally]) -> str:
+    """The counts as a table in Markdown."""
+    rows = [_HEADINGS, ("---", *("---:" for _ in _HEADINGS[1:])), *map(astuple, tallies)]
+    return "".join(f"| {' | '.join(str(part) for part in row)} |\n" for row in rows)
+
+
+def _tally(name: str, cells: Sequence[Cell]) -> Tally:
+    verdicts = [cell.verdict for cell in cells]
+    missing = verdicts.count("missing")
+    return Tally(
+        name=name,
+        cells=len(cells),
+        measured=len(cells) - missing,
+        met=verdicts.count("met"),
+        short=verdicts.count("short"),
+        unjudged=verdicts.count("unjudged"),
+        missing=missing,
+        lacking=sum(bool(cell.lacks) and cell.measured is None for cell in cells),
+    )
