@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+from upright.data.known import KNOWN
 from upright.models import is_network
 from upright.objective import Objective
 from upright.records import Record, Reported
@@ -147,7 +148,7 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
     """Records that may fill a cell or a point of a curve, by recipe, seed and precision aside."""
     found: dict[Recipe, list[Record]] = {}
     for record in records:
-        if not evaluated_as_in_the_paper(record.evaluation):
+        if not (evaluated_as_in_the_paper(record.evaluation) and _is_whole(record)):
             continue
         try:
             recipe = with_run(Recipe.from_json(record.recipe), seed=0)
@@ -156,6 +157,12 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
         if recipe.data == record.dataset:
             found.setdefault(recipe, []).append(record)
     return {recipe: tuple(some) for recipe, some in found.items()}
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether all images of a known test set were evaluated; other sets have no known digest."""
+    known = KNOWN.get(record.dataset)
+    return known is None or record.data_digest.items() <= known.digests.items()
 
 
 def attack_of(metric: str) -> str | None:
