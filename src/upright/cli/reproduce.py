@@ -21,7 +21,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import LocalEngine, Task, room_on
+from upright.reproduce import Engine, LocalEngine, Task, room_on
 from upright.reproduce.figures import figure, figure_recipes
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import Layout
@@ -114,22 +114,24 @@ class Reproduce:
 
     def _run(self, tasks: Sequence[Task], results: Results, device: torch.device) -> bool:
         """Make what is missing; True where something failed."""
-        engine = LocalEngine(
+        failures = make_missing(tasks, self._engine(device), results, say=say)
+        for failure in failures:
+            say(f"failed: {failure.task}: {failure.reason}")
+        return bool(failures)
+
+    def _engine(self, device: torch.device) -> Engine:
+        return LocalEngine(
             runs=self.runs,
             device=device,
             together=self.together or room_on(device),
             checkpoint_every=self.checkpoint_every,
             progress=sys.stderr.isatty(),
         )
-        failures = make_missing(tasks, engine, results, say=say)
-        for failure in failures:
-            say(f"failed: {failure.task}: {failure.reason}")
-        return bool(failures)
 
     def _show(self, tables: Sequence[Table], console: Console) -> None:
         if self.table:
             for table in tables:
-                console.print(to_terminal(table))
+                console.print(to_terminal(table), crop=False)
         if tables:
             console.print(summary_to_terminal(summarise(tables)))
 

@@ -1,8 +1,8 @@
 """A table as lines of text, which the terminal, Markdown and LaTeX set in their own ways.
 
 Each row of a table becomes a group of lines: what was measured, over how many seeds, what the paper
-has, the difference in standard errors, and how much of a baseline's error is gone. Lines that would
-be empty are left out. Accuracies are in percent.
+has, the difference in standard errors (s.e.), and how much of a baseline's error is gone. Lines
+that would be empty are left out. Accuracies are in percent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lines_of(table: Table) -> Lines:
     lines = [line for row in table.rows for line in _row_lines(row, notes)]
     if any(cell.reduction for cell in table.cells):
         baselines = tuple(Text(column.baseline or "") for column in table.columns)
-        lines.append(Line("error removed from that of", baselines, leads=True))
+        lines.append(Line("error cut from that of", baselines, leads=True))
     name = f"{table.name} ({table.part})" if table.part else table.name
     return Lines(
         title=f"{name}: {table.title}",
@@ -91,9 +91,9 @@ def _row_lines(row: Row, notes: _Notes) -> list[Line]:
         line(f"{row.dataset} {row.metric}", lambda cell: _measured(cell, notes), leads=True),
         line("seeds", _seeds),
         line("paper", lambda cell: _paper(cell, notes)),
-        line("difference, standard errors", _difference),
-        line("error removed, points (paper)", lambda cell: _reduction(cell, _points)),
-        line("error removed, % (paper)", lambda cell: _reduction(cell, _relative)),
+        line("difference in s.e.", _difference),
+        line("error cut, points (paper)", lambda cell: _reduction(cell, _points)),
+        line("error cut, % (paper)", lambda cell: _reduction(cell, _relative)),
     ]
     return [line for line in lines if any(text.content for text in line.texts)]
 

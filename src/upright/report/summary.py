@@ -16,11 +16,11 @@ _HEADINGS = (
     "table",
     "cells",
     "measured",
-    "within 2 standard errors or above",
+    "within 2 s.e. or above",
     "short",
-    "not comparable",
+    "not compared",
     "missing",
-    "of these not yet possible",
+    "not possible yet",
 )
 
 

@@ -6,30 +6,52 @@ import csv
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from upright.report.lines import Line, Text, lines_of
+from upright.report.lines import Line, Lines, Text, lines_of
 from upright.report.model import Cell, Table
 
 __all__ = ["to_csv", "to_latex", "to_markdown", "to_terminal"]
 
 
+@dataclass(frozen=True)
+class _Fitting:
+    """A table that is cut into blocks of columns where it is wider than the terminal."""
+
+    lines: Lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        label = max(len(line.label) for line in self.lines.lines) + 6
+        cell = max(len(_plain(text)) for line in self.lines.lines for text in line.texts) + 3
+        size = max(1, (options.max_width - label) // cell)
+        yield RichText(self.lines.title, "bold")
+        for start in range(0, len(self.lines.header), size):
+            yield _block(self.lines, slice(start, start + size))
+        for number, note in enumerate(self.lines.notes, start=1):
+            # Cut by the terminal, not by us: what is to be typed is copied as one line.
+            yield RichText(f"[{number}] {note.content}", no_wrap=True, overflow="ignore")
+
+
 def to_terminal(table: Table) -> RenderableType:
     """A table for ``rich``, with its notes below it."""
-    lines = lines_of(table)
-    shown = RichTable(title=RichText(lines.title), box=box.SIMPLE_HEAD, title_justify="left")
-    shown.add_column("accuracy in %", overflow="fold")
-    for name in lines.header:
-        shown.add_column(RichText(name.replace(",", ", ")), justify="right")
+    return _Fitting(lines_of(table))
+
+
+def _block(lines: Lines, columns: slice) -> RichTable:
+    block = RichTable(box=box.SIMPLE_HEAD)
+    block.add_column("accuracy in %", no_wrap=True)
+    for name in lines.header[columns]:
+        block.add_column(RichText(name.replace(",", ", ")), justify="right")
     for line in lines.lines:
         label = RichText(line.label if line.leads else f"  {line.label}")
-        shown.add_row(label, *(RichText(_plain(text), _style(text, line)) for text in line.texts))
-    notes = [RichText(f"[{n}] {note.content}") for n, note in enumerate(lines.notes, start=1)]
-    return Group(shown, *notes)
+        texts = [RichText(_plain(text), _style(text, line)) for text in line.texts[columns]]
+        block.add_row(label, *texts)
+    return block
 
 
 def to_markdown(table: Table) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from upright.records import Record, Reported
@@ -20,7 +20,7 @@ Index = Mapping[Recipe, tuple[Record, ...]]
 
 
 def select(
-    *, tables: Iterable[str] = (), datasets: Iterable[str] = (), methods: Iterable[str] = ()
+    *, tables: Collection[str] = (), datasets: Collection[str] = (), methods: Iterable[str] = ()
 ) -> tuple[Layout, ...]:
     """Choose tables, data sets and methods; all of them where none is named."""
     spelled = ["".join(method.split()) for method in methods]
@@ -29,11 +29,7 @@ def select(
     _check("data set", datasets, PAPER_NAMES)
     _check("method", spelled, sorted(known))
     chosen = [
-        replace(
-            layout,
-            methods=tuple(each for each in layout.methods if each in spelled or not spelled),
-            datasets=tuple(each for each in layout.datasets if each in datasets or not datasets),
-        )
+        _narrowed(layout, spelled, datasets)
         for layout in LAYOUTS
         if layout.name in tables or not tables
     ]
@@ -41,6 +37,18 @@ def select(
     if not found:
         raise ValueError("no table of the paper has these methods on these data sets")
     return found
+
+
+def _narrowed(layout: Layout, methods: Collection[str], datasets: Collection[str]) -> Layout:
+    """The part of a table with these methods and data sets, without columns of dashes alone."""
+    rows = [each for each in layout.datasets if each in datasets or not datasets]
+    columns = [
+        method
+        for method in layout.methods
+        if (method in methods or not methods)
+        and any(printed(layout.name, row, method, layout.metrics[0]) for row in rows)
+    ]
+    return replace(layout, methods=tuple(columns), datasets=tuple(rows))
 
 
 def fill_tables(

@@ -39,7 +39,7 @@ class Results:
     def add(self, record: Record) -> bool:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
-        return append(self.folder / f"{name}.jsonl", record, unless_there=True)
+        return append(self.folder / f"{name}.jsonl", record, once=True)
 
 
 def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
