@@ -26,6 +26,7 @@ PAPER_STEPS = {"svhn": 80_000, "cifar10": 80_000, "cifar100": 120_000}
 def made_up_record(
     recipe: Recipe,
     measured: dict[str, float],
+    /,
     *,
     evaluation: dict[str, Any] | None = None,
     **changes: Any,

@@ -162,7 +162,8 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
 def _is_whole(record: Record) -> bool:
     """Whether all images of a known test set were evaluated; other sets have no known digest."""
     known = KNOWN.get(record.dataset)
-    return known is None or record.data_digest.items() <= known.digests.items()
+    digests = record.data_digest.items()
+    return known is None or (bool(digests) and digests <= known.digests.items())
 
 
 def attack_of(metric: str) -> str | None:
