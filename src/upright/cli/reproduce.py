@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -82,6 +82,11 @@ class Reproduce:
 
     def __call__(self) -> None:
         """Show, run what is missing, and show again."""
+        for name, value in (("seeds", self.seeds), ("together", self.together)):
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} is {value}, but at least 1 is needed")
+        for file in self.markdown:
+            _filled(file, {"summary": "", "tables": ""})  # what is wrong is told before the runs
         layouts = self._layouts()
         device = parse_device(self.device)
         results = Results(self.results)
@@ -143,8 +148,11 @@ class Reproduce:
             write_whole(self.out / "tables.csv", to_csv(tables).encode())
         contents = {"summary": summary_to_markdown(summarise(tables)), "tables": together}
         for file in self.markdown:
-            try:
-                text = fill_sections(file.read_text(encoding="utf-8"), contents)
-            except ValueError as error:
-                raise ValueError(f"{file}: {error}") from error
-            write_whole(file, text.encode())
+            write_whole(file, _filled(file, contents).encode())
+
+
+def _filled(file: Path, contents: Mapping[str, str]) -> str:
+    try:
+        return fill_sections(file.read_text(encoding="utf-8"), contents)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error

@@ -2,9 +2,10 @@
 
 A step of the same method, network and batch on the same hardware was measured if a record has it;
 of several the fastest counts, because runs that trained side by side share their wall time. For a
-method without a record the step of the most similar one is scaled by the passes of a step: an image
-that is searched with costs one, one that needs a gradient three. That is an extrapolation, and is
-called one. Nothing is guessed for a network or hardware of which there is no record.
+method without a record, a straight line is laid through the steps of the others, against the passes
+of a step: an image that is only searched with counts one, one that needs a gradient three. That is
+an extrapolation, and is called one. Nothing is guessed for a network or hardware of which there is
+no record.
 """
 
 from __future__ import annotations
@@ -92,9 +93,16 @@ def _seconds_a_step(recipe: Recipe, records: Sequence[Record]) -> tuple[float, b
     same = (same_run(recipe.objective), recipe.batch)
     if same in kinds:
         return kinds[same], True
-    passes = {kind: passes_of_a_step(*kind) for kind in kinds}
-    nearest = min(kinds, key=lambda kind: abs(math.log(passes[kind] / wanted)))
-    return kinds[nearest] * wanted / passes[nearest], False
+    passes = [passes_of_a_step(*kind) for kind in kinds]
+    return _on_the_line(passes, list(kinds.values()), wanted), False
+
+
+def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:
+    """Lay a line through what was measured; through zero where all have the same passes."""
+    if len(set(passes)) == 1:
+        return statistics.fmean(seconds) * wanted / passes[0]
+    slope, start = statistics.linear_regression(passes, seconds)
+    return max(min(seconds), start + slope * wanted)
 
 
 def _evaluation_seconds(task: Task, records: Sequence[Record]) -> tuple[float, bool]:
