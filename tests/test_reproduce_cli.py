@@ -11,6 +11,9 @@ from made_up import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
+from upright.report.sections import fill_sections
+from upright.report.summary import summarise, summary_to_markdown
+from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.results import Results
 
 PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
@@ -122,6 +125,15 @@ def test_what_is_wrong_is_said_in_one_line(reproduce, options, message):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
+    """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
+    root = Path(__file__).parents[1]
+    tables = fill_tables(select(), Results(root / "results").read())
+    text = (root / page).read_text(encoding="utf-8")
+    assert text == fill_sections(text, {"summary": summary_to_markdown(summarise(tables))})
+
+
 @pytest.fixture
 def _tiny_needs(tmp_path, monkeypatch):
     """In place of the paper's runs, which take hours, two that take a moment."""
@@ -139,7 +151,7 @@ def test_what_is_missing_is_made_and_what_fails_is_named(reproduce):
     code, out, err = reproduce("--table", "wok_diffk", "--seeds", "2")
     assert code == 1
     said = err.splitlines()
-    assert [line.partition(":")[2].strip() for line in said if "%" in line] != []
+    assert sum("nat " in line and "grid-3x3x3 " in line for line in said) == 2
     assert sum(line.startswith("upright: failed: KL(rob, Wo-2)") for line in said) == 2
     assert "wok_diffk" in out
     (file,) = Path("results").iterdir()
