@@ -268,7 +268,7 @@ def test_a_misprint_is_shown_and_not_compared_with():
     cell = table.rows[0].cells[0]
     assert (cell.reported.mean, cell.measured.mean, cell.verdict) == (0.8982, 0.6, "unjudged")
     assert "89.82 ± 0.13 \\[1\\]" in to_markdown(table)
-    assert "1. a misprint" in to_markdown(table)
+    assert "1. a misprint: the figures of KL(nat, S-PGD) on CIFAR-10" in to_markdown(table)
     assert summarise([table])[-1].unjudged == 1
 
 

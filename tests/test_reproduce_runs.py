@@ -196,6 +196,10 @@ def test_a_task_is_done_when_all_its_metrics_are_recorded():
     assert undone([task], [grid, climb]) == ()
     few = replace(task, test_images=10)
     assert undone([few], [grid, climb]) == (few,)
+    filled = [
+        replace(each, evaluation=each.evaluation | {"fill": "border"}) for each in (grid, climb)
+    ]
+    assert undone([task], filled) == (task,)
     other = replace(task, recipe=Recipe(seed=1))
     assert undone([other], [grid, climb]) == (other,)
 

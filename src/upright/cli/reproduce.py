@@ -77,7 +77,8 @@ class Reproduce:
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
     together: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
-    """How many runs train side by side; without, as many as there is room for."""
+    """How many runs train side by side; without, one on a CPU, up to four on a GPU where there is
+    room. They take turns and share their time: to measure how long a method trains, give 1."""
     checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
 
     def __call__(self) -> None:
@@ -90,10 +91,11 @@ class Reproduce:
         layouts = self._layouts()
         device = parse_device(self.device)
         results = Results(self.results)
-        tasks = self._tasks(layouts, results.read(), device)
+        records = results.read()
+        tasks = self._tasks(layouts, records, device)
         console = Console()
         if self.dry_run:
-            console.print(todo_table(tasks, results.read(), device=device, runs=self.runs))
+            console.print(todo_table(tasks, records, device=device, runs=self.runs))
             failed = False
         else:
             failed = self._run(tasks, results, device)

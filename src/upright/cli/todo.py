@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upright.records import Record
-from upright.reproduce.cost import Cost, cost_of, usual_hardware
+from upright.reproduce.cost import Cost, cost_of, timed, usual_hardware
 from upright.reproduce.origin import hardware
 from upright.reproduce.work import Task, is_trained
 
@@ -26,7 +26,8 @@ def todo_table(
     """List missing runs, the seeds of a recipe on one line, with a total."""
     if not tasks:
         return Text("Nothing is missing.")
-    place = usual_hardware(records, hardware(device))
+    known = timed(records)
+    place = usual_hardware(known, hardware(device))
     table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")
     for heading in ("run", "seeds", "attacks"):
         table.add_column(heading, overflow="fold")
@@ -34,7 +35,7 @@ def todo_table(
     table.add_column("from")
     costs: list[Cost] = []
     for group in _by_recipe(tasks):
-        some = [cost_of(task, records, place, trained=is_trained(task, runs)) for task in group]
+        some = [cost_of(task, known, place, trained=is_trained(task, runs)) for task in group]
         costs += some
         table.add_row(*map(Text, _row(group, some)))
     return Group(table, Text(_total(costs, place)))

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 
 from upright.records import Record, Reported
-from upright.report.model import Difference, Estimate, Reduction, Source
+from upright.report.model import Basis, Difference, Estimate, Reduction, Source
 
 __all__ = ["difference", "estimate", "reduction", "reported_reduction"]
 
@@ -40,6 +40,7 @@ def difference(measured: Estimate, reported: Reported) -> Difference:
     standard error. Where the paper prints none, its runs are taken to spread like ours. With
     neither, the spread is that of a fraction of so many test images.
     """
+    basis: Basis
     if measured.stderr:
         basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
     elif reported.stderr:
@@ -48,11 +49,8 @@ def difference(measured: Estimate, reported: Reported) -> Difference:
         basis, spread = "images", _binomial(reported.mean, measured.images)
     ours = measured.stderr or spread / math.sqrt(measured.n)
     theirs = spread / math.sqrt(PAPER_SEEDS) if reported.stderr is None else reported.stderr
-    return Difference(
-        absolute=measured.mean - reported.mean,
-        stderr=math.hypot(ours, theirs),
-        basis=basis,  # type: ignore[arg-type]
-    )
+    stderr = math.hypot(ours, theirs)
+    return Difference(absolute=measured.mean - reported.mean, stderr=stderr, basis=basis)
 
 
 def reduction(accuracy: float, baseline: float) -> Reduction | None:

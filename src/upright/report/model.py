@@ -12,6 +12,7 @@ from typing import Literal
 from upright.records import Reported
 
 __all__ = [
+    "Basis",
     "Cell",
     "Column",
     "Difference",
@@ -29,6 +30,11 @@ ENOUGH = -2.0
 Verdict = Literal["met", "short", "unjudged", "missing"]
 """``met``: within two standard errors of the paper or above it; ``short``: further below it;
 ``unjudged``: measured, but the paper has no number to compare with; ``missing``: not measured."""
+
+
+Basis = Literal["seeds", "paper", "images"]
+"""What the spread between runs was taken from: our seeds; the paper's standard error, for a single
+seed; or, where there is neither, the number of test images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +73,7 @@ class Difference:
     absolute: float
     stderr: float
     """Of the difference."""
-    basis: Literal["seeds", "paper", "images"]
-    """What the spread between runs was taken from: our seeds; the paper's standard error, for a
-    single seed; or, where there is neither, the number of test images."""
+    basis: Basis
 
     @property
     def in_stderr(self) -> float:

@@ -20,11 +20,11 @@ from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
 from upright.objective import Objective
 from upright.records import Record
-from upright.reproduce.plan import same_run
+from upright.reproduce.plan import by_recipe, same_run
 from upright.reproduce.work import Task
 from upright.train import Recipe
 
-__all__ = ["Cost", "cost_of", "passes_of_a_step", "usual_hardware"]
+__all__ = ["Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
 
 _GRADIENT = 3
 """A forward and a backward pass take about as long as so many forward passes."""
@@ -43,6 +43,11 @@ class Cost:
         return None if self.train is None or self.evaluate is None else self.train + self.evaluate
 
 
+def timed(records: Iterable[Record]) -> tuple[Record, ...]:
+    """The records that tell times: of recipes that this version knows, evaluated on all images."""
+    return tuple(record for some in by_recipe(records).values() for record in some)
+
+
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:
     """The hardware to estimate for: this one, or the one that most records are from."""
     names = [record.hardware for record in records]
@@ -52,7 +57,7 @@ def usual_hardware(records: Iterable[Record], here: str) -> str | None:
 def cost_of(
     task: Task, records: Iterable[Record], hardware: str | None, *, trained: bool = False
 ) -> Cost:
-    """Estimate a task; one that is trained already is only evaluated."""
+    """Estimate a task from ``timed`` records; one that is trained already is only evaluated."""
     model = task.recipe.model
     alike = [each for each in records if (each.hardware, each.model) == (hardware, model)]
     if not alike:

@@ -97,11 +97,15 @@ class LocalEngine:
 
 
 def room_on(device: torch.device) -> int:
-    """How many runs may train side by side: one on a CPU, up to eight on a GPU."""
+    """How many runs may train side by side: one on a CPU, up to four on a GPU.
+
+    Each is given 8 GiB. A guess that is wrong costs little: where memory runs out, the runs of a
+    group continue one by one.
+    """
     if device.type != "cuda":
         return 1
     free, _ = torch.cuda.mem_get_info(device)
-    return max(1, min(8, free // (8 * 2**30)))
+    return max(1, min(4, free // (8 * 2**30)))
 
 
 def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:

@@ -10,7 +10,7 @@ from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
 from upright.report.compare import difference, estimate, reduction, reported_reduction
 from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, Layout, baseline_of, table_names
-from upright.reproduce.plan import attack_of, by_recipe, is_misprint, printed, wanted
+from upright.reproduce.plan import attack_of, by_recipe, misprint_of, printed, wanted
 from upright.reproduce.reported import reported
 from upright.train import Recipe
 
@@ -108,14 +108,14 @@ def _cell(
     if number is None:
         return None
     measured = _measured(dataset, method, metric, index)
-    misprint = is_misprint(layout.name, dataset, method)
+    misprint = misprint_of(layout.name, dataset, method)
     wants = wanted(dataset, method)
     full = measured is not None and measured.n >= seeds
     cell = Cell(
         measured=measured,
         reported=number,
         difference=None if measured is None or misprint else difference(measured, number),
-        note="a misprint: these are the paper's figures of another method" if misprint else "",
+        note=misprint,
         lacks=wants.lacks,
         command="" if full or wants.lacks else _command(layout.name, dataset, method, seeds),
     )

@@ -24,9 +24,10 @@ Each seed counts once, by its newest record.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
@@ -45,7 +46,7 @@ __all__ = [
     "attack_of",
     "by_recipe",
     "evaluated_as_in_the_paper",
-    "is_misprint",
+    "misprint_of",
     "paper_method",
     "printed",
     "same_run",
@@ -150,13 +151,22 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
     for record in records:
         if not (evaluated_as_in_the_paper(record.evaluation) and _is_whole(record)):
             continue
-        try:
-            recipe = with_run(Recipe.from_json(record.recipe), seed=0)
-        except ValueError:  # of another version of this program
-            continue
-        if recipe.data == record.dataset:
+        recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
+        if recipe is not None and recipe.data == record.dataset:
             found.setdefault(recipe, []).append(record)
     return {recipe: tuple(some) for recipe, some in found.items()}
+
+
+@lru_cache(maxsize=4096)
+def _recipe(text: str) -> Recipe | None:
+    """A record's recipe, seed and precision aside; None for one of another version of this program.
+
+    A recipe's checks take a millisecond, and a table looks at every record.
+    """
+    try:
+        return with_run(Recipe.from_json(json.loads(text)), seed=0)
+    except ValueError:
+        return None
 
 
 def _is_whole(record: Record) -> bool:
@@ -183,9 +193,9 @@ def printed(table: str, dataset: str, method: str, metric: str) -> Reported | No
     return value if elsewhere is None else replace(value, stderr=elsewhere.stderr)
 
 
-def is_misprint(table: str, dataset: str, method: str) -> bool:
-    """Whether the paper printed these numbers by mistake, see ``reported``."""
-    return (table, PAPER_NAMES[dataset], method) in _misprints()
+def misprint_of(table: str, dataset: str, method: str) -> str:
+    """What is wrong with numbers that the paper printed by mistake; empty where nothing is."""
+    return _misprints().get((table, PAPER_NAMES[dataset], method), "")
 
 
 @cache
@@ -196,5 +206,5 @@ def _printed() -> dict[tuple[str, str, str, str], Reported]:
 
 
 @cache
-def _misprints() -> set[tuple[str, str, str]]:
-    return {(row.value.table, row.dataset, row.method) for row in paper_rows() if row.misprint}
+def _misprints() -> dict[tuple[str, str, str], str]:
+    return {(row.value.table, row.dataset, row.method): row.misprint for row in paper_rows()}

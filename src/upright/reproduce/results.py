@@ -10,6 +10,7 @@ from pathlib import Path
 
 from upright.records import Record, append, read
 from upright.reproduce.engine import Engine, Failure
+from upright.reproduce.plan import evaluated_as_in_the_paper
 from upright.reproduce.work import Task
 
 __all__ = ["DamagedRecord", "Results", "make_missing", "undone"]
@@ -46,6 +47,8 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     """Leave out the tasks whose every metric is recorded."""
     measured: dict[tuple[str, object], set[str]] = {}
     for record in records:
+        if not evaluated_as_in_the_paper(record.evaluation):
+            continue
         asked = (record.recipe_hash, record.evaluation.get("limit"))
         measured.setdefault(asked, set()).update(record.measured)
     return tuple(

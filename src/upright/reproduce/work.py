@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from upright.attacks import CandidateSearch, parse_attack
-from upright.data import LabelledImages, load_data
+from upright.data import load_data
 from upright.evaluation import evaluate
 from upright.models import in_half_precision
 from upright.records import Record
@@ -92,30 +92,27 @@ def measure(
 
     The fast kernels of bfloat16 give no gradient, which S-PGD needs.
     """
-    folder = run_folder(task, runs)
-    run = FinishedRun.open(folder)
-    data = load_data(task.recipe.data, split="test", limit=task.test_images)
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = [name for name in parsed if isinstance(parsed[name], CandidateSearch)]
     climbing = [name for name in parsed if name not in listed]
+    folder = run_folder(task, runs)
     if listed or not climbing:
-        yield _measure(task, folder, run, data, listed, task.recipe.precision, device, progress)
+        yield _measure(task, folder, listed, task.recipe.precision, device, progress)
     if climbing:
-        yield _measure(task, folder, run, data, climbing, "float32", device, progress)
+        yield _measure(task, folder, climbing, "float32", device, progress)
 
 
 def _measure(
     task: Task,
     folder: Path,
-    run: FinishedRun,
-    data: LabelledImages,
     attacks: Sequence[str],
     precision: str,
     device: torch.device,
     progress: bool,
 ) -> Record:
+    run, network = FinishedRun.open(folder), load_network(folder).to(device)
+    data = load_data(task.recipe.data, split="test", limit=task.test_images)
     settings = _settings(task, precision)
-    network = load_network(folder).to(device)
     evaluation = evaluate(
         in_half_precision(network) if precision == "bfloat16" else network,
         (data.images, data.labels),
