@@ -303,7 +303,7 @@ def test_methods_are_found_with_spaces_and_without():
 
 
 def test_the_curves_vary_the_weight_by_factors_of_two():
-    runs = figure_recipes(figure("lambda-wo"), ["cifar10"])
+    runs = figure_recipes(figure("lambda-wo"), datasets=["cifar10"])
     weights = {
         run.objective: Objective.parse(run.objective).weight
         for run in runs
@@ -320,6 +320,10 @@ def test_figures_need_runs_of_the_paper_s_recipe_alone():
         for run in figure_recipes(each):
             assert run.steps == PAPER_STEPS[run.data]
             assert paper_records([made_up_record(run, GRID)])
+    (run,) = figure_recipes(figure("runtime"), methods=["AT(rob,Wo-20)"])
+    assert run == paper_recipe("cifar10", "AT(rob, Wo-20)")
+    with pytest.raises(ValueError, match="the figure runtime has no such runs; it has std, "):
+        figure_recipes(figure("runtime"), datasets=["svhn"])
     with pytest.raises(ValueError, match="no figure 'speed'; choose from runtime, lambda-rnd"):
         figure("speed")
 

@@ -49,7 +49,8 @@ class Reproduce:
     dataset: _Names = ()
     """cifar10, cifar100 or svhn; several may be given. Without it, all that a table has."""
     method: _Names = ()
-    """A column of the tables, such as "KL(rob, Wo-10)"; several may be given. Without it, all."""
+    """A column of the tables, or a line of the figures, such as "KL(rob, Wo-10)"; several may be
+    given. Without it, all."""
     seeds: Annotated[int, arg(metavar="N")] = 5
     """How many seeds each method needs, counted from 0."""
     batch: UseAppendAction[
@@ -115,7 +116,8 @@ class Reproduce:
     ) -> tuple[Task, ...]:
         needs = table_needs(layouts, batches=self.batch or (64, 128))
         for name in self.figure:
-            needs += [(each, "grid-775") for each in figure_recipes(figure(name), self.dataset)]
+            runs = figure_recipes(figure(name), datasets=self.dataset, methods=self.method)
+            needs += [(run, "grid-775") for run in runs]
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,9 +29,11 @@ class _Fitting:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         label = max(len(line.label) for line in self.lines.lines) + 6
         cell = max(len(_plain(text)) for line in self.lines.lines for text in line.texts) + 3
-        size = max(1, (options.max_width - label) // cell)
+        columns = len(self.lines.header)
+        blocks = math.ceil(columns / max(1, (options.max_width - label) // cell))
+        size = math.ceil(columns / blocks)
         yield RichText(self.lines.title, "bold")
-        for start in range(0, len(self.lines.header), size):
+        for start in range(0, columns, size):
             yield _block(self.lines, slice(start, start + size))
         for number, note in enumerate(self.lines.notes, start=1):
             # Cut by the terminal, not by us: what is to be typed is copied as one line.

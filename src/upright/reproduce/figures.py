@@ -6,7 +6,7 @@ vary λ by factors of two around its default, for the methods of the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from upright.objective import Objective
@@ -93,15 +93,25 @@ def figure(name: str) -> Figure:
     return found[0]
 
 
-def figure_recipes(wanted: Figure, datasets: Iterable[str] = ()) -> tuple[Recipe, ...]:
-    """The runs of a figure, of seed 0 and in float32, on all of its data sets or on some."""
-    chosen = [each for each in wanted.datasets if each in datasets or not datasets]
-    return tuple(
+def figure_recipes(
+    wanted: Figure, *, datasets: Collection[str] = (), methods: Iterable[str] = ()
+) -> tuple[Recipe, ...]:
+    """The runs of a figure, of seed 0 and in float32: of all its data sets and methods, or of some."""
+    spelled = {"".join(method.split()) for method in methods}
+    recipes = tuple(
         Recipe(objective=_weighted(method, factor), data=dataset, steps=STEPS[dataset])
-        for dataset in chosen
+        for dataset in wanted.datasets
+        if dataset in datasets or not datasets
         for method in wanted.methods
+        if "".join(method.split()) in spelled or not spelled
         for factor in wanted.factors
     )
+    if not recipes:
+        raise ValueError(
+            f"the figure {wanted.name} has no such runs; it has {', '.join(wanted.methods)} on "
+            f"{', '.join(wanted.datasets)}"
+        )
+    return recipes
 
 
 def paper_records(records: Iterable[Record]) -> tuple[Record, ...]:
