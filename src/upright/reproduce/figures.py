@@ -96,7 +96,7 @@ def figure(name: str) -> Figure:
 def figure_recipes(
     wanted: Figure, *, datasets: Collection[str] = (), methods: Iterable[str] = ()
 ) -> tuple[Recipe, ...]:
-    """The runs of a figure, of seed 0 and in float32: of all its data sets and methods, or of some."""
+    """The runs of a figure, of seed 0 and in float32, or those of some data sets and methods."""
     spelled = {"".join(method.split()) for method in methods}
     recipes = tuple(
         Recipe(objective=_weighted(method, factor), data=dataset, steps=STEPS[dataset])

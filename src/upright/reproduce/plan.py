@@ -28,6 +28,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
@@ -131,10 +132,10 @@ def paper_method(recipe: Recipe) -> str | None:
 
 @cache
 def _methods() -> dict[Recipe, str]:
-    pairs = dict.fromkeys((layout, method) for layout in LAYOUTS for method in layout.methods)
+    """The first name that the paper has for each of its recipes."""
     named: dict[Recipe, str] = {}
-    for layout, method in pairs:
-        for dataset in layout.datasets:
+    for layout in LAYOUTS:
+        for dataset, method in product(layout.datasets, layout.methods):
             for recipe in wanted(dataset, method).recipes:
                 named.setdefault(recipe, method)
     return named
