@@ -7,16 +7,18 @@ from dataclasses import astuple, dataclass
 
 from rich import box
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from upright.report.model import Cell, Table
 
 __all__ = ["Tally", "summarise", "summary_to_markdown", "summary_to_terminal"]
 
+_MET = "within 2 s.e. or above"
 _HEADINGS = (
     "table",
     "cells",
     "measured",
-    "within 2 s.e. or above",
+    _MET,
     "short",
     "not compared",
     "missing",
@@ -50,9 +52,11 @@ def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
 
 def summary_to_terminal(tallies: Sequence[Tally]) -> RichTable:
     """The counts as a table for ``rich``."""
-    shown = RichTable(box=box.SIMPLE_HEAD)
-    for heading in _HEADINGS:
-        shown.add_column(heading, justify="left" if heading == "table" else "right")
+    caption = Text("met: within 2 standard errors of the paper, or above it", "dim")
+    shown = RichTable(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    shown.add_column(_HEADINGS[0], no_wrap=True)
+    for heading in _HEADINGS[1:]:
+        shown.add_column(heading.replace(_MET, "met"), justify="right")
     for tally in tallies:
         shown.add_row(*map(str, astuple(tally)), style="bold" if tally is tallies[-1] else "")
     return shown
