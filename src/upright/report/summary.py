@@ -53,7 +53,9 @@ def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
 def summary_to_terminal(tallies: Sequence[Tally]) -> RichTable:
     """The counts as a table for ``rich``."""
     caption = Text("met: within 2 standard errors of the paper, or above it", "dim")
-    shown = RichTable(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
+    shown = RichTable(
+        box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", collapse_padding=True
+    )
     shown.add_column(_HEADINGS[0], no_wrap=True)
     for heading in _HEADINGS[1:]:
         shown.add_column(heading.replace(_MET, "met"), justify="right")
