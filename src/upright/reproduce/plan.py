@@ -72,7 +72,7 @@ _NETWORKS = {
     "STN*": ("stn34", "std*"),
 }
 
-_TWO_STAGE = "the two-stage STN+, a pose regressor before the std* classifier"
+_TWO_STAGE = "a record of two networks together, a pose regressor before the std* classifier"
 
 _EVALUATION: dict[str, Any] = {
     "split": "test",
