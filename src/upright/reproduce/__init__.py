@@ -1,6 +1,31 @@
-"""The paper's experiments: what it reports, and records of runs beside it."""
+"""The paper's experiments: what it reports, the runs that fill its tables, and who makes them."""
 
+from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
+from upright.reproduce.layout import LAYOUTS, Layout, table_names
+from upright.reproduce.plan import Wanted, paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
 from upright.reproduce.reported import Row, all_reported, paper_rows, reported
+from upright.reproduce.work import Task, measure, perform, run_folder
 
-__all__ = ["FinishedRun", "Row", "all_reported", "paper_rows", "record_of", "reported"]
+__all__ = [
+    "LAYOUTS",
+    "Engine",
+    "Failure",
+    "FinishedRun",
+    "Layout",
+    "LocalEngine",
+    "Row",
+    "Task",
+    "Wanted",
+    "all_reported",
+    "measure",
+    "paper_method",
+    "paper_rows",
+    "perform",
+    "record_of",
+    "reported",
+    "room_on",
+    "run_folder",
+    "table_names",
+    "wanted",
+]

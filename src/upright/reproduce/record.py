@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,11 @@ from upright.data.raw import RawSplit, split_digests
 from upright.evaluation import Evaluation
 from upright.records import Record, Reported
 from upright.reproduce.origin import commit, hardware, versions
+from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
-from upright.space import PAPER
 from upright.train import Recipe, RunDirectory
 
 __all__ = ["FinishedRun", "record_of"]
-
-_PAPER_NETWORK = "resnet32"
-_PAPER_EVALUATION: dict[str, Any] = {
-    "split": "test",
-    "space": asdict(PAPER),
-    "fill": "black",
-    "interpolation": "bilinear",
-    "canvas": 0,
-}
 
 
 @dataclass(frozen=True)
@@ -82,8 +73,8 @@ def record_of(
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
     measured |= {name: result.accuracy for name, result in results.items()}
-    trained_on_it = recipe.data in (known, data_name)
-    comparable = trained_on_it and _as_in_the_paper(recipe, settings)
+    trained_on_it = known is not None and recipe.data in (known, data_name)
+    comparable = trained_on_it and evaluated_as_in_the_paper(settings)
     return Record(
         dataset=known or data_name,
         method=recipe.objective,
@@ -94,7 +85,7 @@ def record_of(
         evaluation=dict(settings),
         measured=measured,
         images=len(evaluation),
-        reported=_reported(known, recipe.objective, measured) if known and comparable else {},
+        reported=_reported(known, recipe, measured) if known and comparable else {},
         steps=recipe.steps,
         train_seconds=run.seconds,
         evaluate_seconds=evaluation.seconds,
@@ -119,12 +110,10 @@ def _known(digests: dict[str, str]) -> str | None:
     return None
 
 
-def _as_in_the_paper(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
-    """Whether network, poses and warp are the paper's; length and rates of training may differ."""
-    trained = recipe.model == _PAPER_NETWORK and recipe.space == PAPER
-    return trained and settings.items() >= _PAPER_EVALUATION.items()
-
-
-def _reported(dataset: str, method: str, metrics: Mapping[str, float]) -> dict[str, Reported]:
+def _reported(dataset: str, recipe: Recipe, metrics: Iterable[str]) -> dict[str, Reported]:
+    """What the paper has for a recipe of its own; a shorter one has nothing to stand beside."""
+    method = paper_method(replace(recipe, data=dataset))
+    if method is None:
+        return {}
     found = {metric: reported(dataset, method, metric) for metric in metrics}
     return {metric: value for metric, value in found.items() if value is not None}

@@ -26,10 +26,12 @@ from upright.records import Reported
 __all__ = ["Row", "all_reported", "paper_rows", "reported"]
 
 _MISPRINTS = {
-    # The figures of KL(nat, S-PGD) on CIFAR-10.
-    ("compareadv3", "CIFAR-100", "ALP(rob,S-PGD)"),
-    # The figures of KL(rob, rnd); `compareadv4` has those of ALP(rob, rnd).
-    ("wok_diffk", "CIFAR-10", "ALP(rob,Wo-1)"),
+    ("compareadv3", "CIFAR-100", "ALP(rob,S-PGD)"): (
+        "a misprint: the figures of KL(nat, S-PGD) on CIFAR-10"
+    ),
+    ("wok_diffk", "CIFAR-10", "ALP(rob,Wo-1)"): (
+        "a misprint: the figures of KL(rob, rnd); compareadv4 has those of ALP(rob, rnd)"
+    ),
 }
 
 
@@ -43,8 +45,9 @@ class Row:
     value: Reported
 
     @property
-    def misprint(self) -> bool:
-        return (self.value.table, self.dataset, self.method) in _MISPRINTS
+    def misprint(self) -> str:
+        """What is wrong with the number; empty where nothing is."""
+        return _MISPRINTS.get((self.value.table, self.dataset, self.method), "")
 
 
 @cache

@@ -1,0 +1,162 @@
+"""``upright reproduce``: the paper's tables, measured again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+from rich.console import Console
+from tyro.conf import UseAppendAction, arg
+
+from upright.cli.messages import say
+from upright.cli.options import parse_device
+from upright.cli.todo import todo_table
+from upright.files import write_whole
+from upright.records import Record
+from upright.report.model import Table
+from upright.report.sections import fill_sections
+from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
+from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
+from upright.reproduce import Engine, LocalEngine, Task, room_on
+from upright.reproduce.figures import figure, figure_recipes
+from upright.reproduce.fill import fill_tables, select
+from upright.reproduce.layout import Layout
+from upright.reproduce.missing import missing_tasks, table_needs
+from upright.reproduce.results import Results, make_missing
+
+__all__ = ["Reproduce"]
+
+_Names = UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]]
+_Dir = Annotated[Path, arg(metavar="DIR")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Measure the paper again: show its tables with what is recorded, and make what is missing.
+
+    It may be stopped at any time; the same command continues, and records nothing twice.
+    """
+
+    table: _Names = ()
+    """A table by the paper's label, such as regspat; several may be given. Without it, all tables,
+    of which only the counts are shown."""
+    figure: _Names = ()
+    """A figure's runs: runtime, lambda-rnd, lambda-wo or angles; several may be given."""
+    dataset: _Names = ()
+    """cifar10, cifar100 or svhn; several may be given. Without it, all that a table has."""
+    method: _Names = ()
+    """A column of the tables, or a line of the figures, such as "KL(rob, Wo-10)"; several may be
+    given. Without it, all."""
+    seeds: Annotated[int, arg(metavar="N")] = 5
+    """How many seeds each method needs, counted from 0."""
+    batch: UseAppendAction[
+        Annotated[tuple[int, ...], arg(metavar="IMAGES", help_behavior_hint="")]
+    ] = ()
+    """64 or 128: std, std* and AT were trained with both, and the better is reported. Without it,
+    both."""
+    dry_run: bool = False
+    """Show what is there, what is missing and how long that would take; run nothing."""
+    results: _Dir = Path("results")
+    """The records: read from here, and added to here."""
+    runs: _Dir = Path("runs/reproduce")
+    """The runs: checkpoints and states, from which the same command continues."""
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
+    """Write the tables to this folder, as Markdown, LaTeX and CSV."""
+    markdown: UseAppendAction[
+        Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")]
+    ] = ()
+    """Write the counts (summary) or the tables (tables) into this file, between the lines
+    <!-- reproduce: summary --> and <!-- end -->; several may be given."""
+    precision: Annotated[
+        Literal["float32", "bfloat16"] | None, arg(metavar="NAME", help_behavior_hint="")
+    ] = None
+    """float32 or bfloat16, of new runs; without, bfloat16 on a GPU and float32 elsewhere."""
+    device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
+    """Where to compute, such as cpu or cuda; a GPU where there is one."""
+    together: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
+    """How many runs train side by side; without, one on a CPU, up to four on a GPU where there is
+    room. They take turns and share their time: to measure how long a method trains, give 1."""
+    checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
+
+    def __call__(self) -> None:
+        """Show, run what is missing, and show again."""
+        for name, value in (("seeds", self.seeds), ("together", self.together)):
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} is {value}, but at least 1 is needed")
+        for file in self.markdown:
+            _filled(file, {"summary": "", "tables": ""})  # what is wrong is told before the runs
+        layouts = self._layouts()
+        device = parse_device(self.device)
+        results = Results(self.results)
+        records = results.read()
+        tasks = self._tasks(layouts, records, device)
+        console = Console()
+        if self.dry_run:
+            console.print(todo_table(tasks, records, device=device, runs=self.runs))
+            failed = False
+        else:
+            failed = self._run(tasks, results, device)
+        tables = fill_tables(layouts, results.read(), seeds=self.seeds)
+        self._show(tables, console)
+        self._write(tables)
+        if failed:
+            raise SystemExit(1)
+
+    def _layouts(self) -> tuple[Layout, ...]:
+        if self.figure and not self.table:
+            return ()
+        return select(tables=self.table, datasets=self.dataset, methods=self.method)
+
+    def _tasks(
+        self, layouts: Sequence[Layout], records: Sequence[Record], device: torch.device
+    ) -> tuple[Task, ...]:
+        needs = table_needs(layouts, batches=self.batch or (64, 128))
+        for name in self.figure:
+            runs = figure_recipes(figure(name), datasets=self.dataset, methods=self.method)
+            needs += [(run, "grid-775") for run in runs]
+        precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
+        return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
+
+    def _run(self, tasks: Sequence[Task], results: Results, device: torch.device) -> bool:
+        """Make what is missing; True where something failed."""
+        failures = make_missing(tasks, self._engine(device), results, say=say)
+        for failure in failures:
+            say(f"failed: {failure.task}: {failure.reason}")
+        return bool(failures)
+
+    def _engine(self, device: torch.device) -> Engine:
+        return LocalEngine(
+            runs=self.runs,
+            device=device,
+            together=self.together or room_on(device),
+            checkpoint_every=self.checkpoint_every,
+            progress=sys.stderr.isatty(),
+        )
+
+    def _show(self, tables: Sequence[Table], console: Console) -> None:
+        if self.table:
+            for table in tables:
+                console.print(to_terminal(table), crop=False)
+        if tables:
+            console.print(summary_to_terminal(summarise(tables)))
+
+    def _write(self, tables: Sequence[Table]) -> None:
+        together = "\n".join(map(to_markdown, tables))
+        if self.out is not None:
+            write_whole(self.out / "tables.md", together.encode())
+            write_whole(self.out / "tables.tex", "\n".join(map(to_latex, tables)).encode())
+            write_whole(self.out / "tables.csv", to_csv(tables).encode())
+        contents = {"summary": summary_to_markdown(summarise(tables)), "tables": together}
+        for file in self.markdown:
+            write_whole(file, _filled(file, contents).encode())
+
+
+def _filled(file: Path, contents: Mapping[str, str]) -> str:
+    try:
+        return fill_sections(file.read_text(encoding="utf-8"), contents)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error

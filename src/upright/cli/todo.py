@@ -1,0 +1,76 @@
+"""What is missing and how long it would take, as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from upright.records import Record
+from upright.reproduce.cost import Cost, cost_of, timed, usual_hardware
+from upright.reproduce.origin import hardware
+from upright.reproduce.work import Task, is_trained
+
+__all__ = ["todo_table"]
+
+
+def todo_table(
+    tasks: Sequence[Task], records: Sequence[Record], *, device: torch.device, runs: Path
+) -> RenderableType:
+    """List missing runs, the seeds of a recipe on one line, with a total."""
+    if not tasks:
+        return Text("Nothing is missing.")
+    known = timed(records)
+    place = usual_hardware(known, hardware(device))
+    table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")
+    for heading in ("run", "seeds", "attacks"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("from")
+    costs: list[Cost] = []
+    for group in _by_recipe(tasks):
+        some = [cost_of(task, known, place, trained=is_trained(task, runs)) for task in group]
+        costs += some
+        table.add_row(*map(Text, _row(group, some)))
+    return Group(table, Text(_total(costs, place)))
+
+
+def _by_recipe(tasks: Iterable[Task]) -> list[list[Task]]:
+    groups: dict[Task, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(replace(task, recipe=replace(task.recipe, seed=0)), []).append(task)
+    return list(groups.values())
+
+
+def _row(group: Sequence[Task], costs: Sequence[Cost]) -> list[str]:
+    name = str(group[0]).rpartition(", seed ")[0]
+    seeds = ", ".join(str(task.recipe.seed) for task in group)
+    kinds = dict.fromkeys(cost.basis for cost in costs)
+    return [name, seeds, ", ".join(group[0].attacks), _time(costs), " and ".join(kinds)]
+
+
+def _total(costs: Sequence[Cost], place: str | None) -> str:
+    known = [cost for cost in costs if cost.seconds is not None]
+    text = f"{len(costs)} runs missing"
+    if known:
+        guessed = sum(cost.basis == "extrapolated" for cost in known)
+        text += f": {_time(known)} on {place}, one after the other"
+        text += f", {guessed} of {len(known)} extrapolated from other methods" if guessed else ""
+    if unknown := len(costs) - len(known):
+        text += f"; of {unknown} no record says how long a step takes"
+    return text + "."
+
+
+def _time(costs: Iterable[Cost]) -> str:
+    """Of all that are known, in hours and minutes."""
+    seconds = [cost.seconds for cost in costs if cost.seconds is not None]
+    if not seconds:
+        return "?"
+    hours, minutes = divmod(round(sum(seconds) / 60), 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{max(minutes, 1)} min"

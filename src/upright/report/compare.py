@@ -1,0 +1,84 @@
+"""Means over seeds, and how they stand beside the paper's."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+
+from upright.records import Record, Reported
+from upright.report.model import Basis, Difference, Estimate, Reduction, Source
+
+__all__ = ["difference", "estimate", "reduction", "reported_reduction"]
+
+PAPER_SEEDS = 5
+"""Over how many runs the paper's means and standard errors are."""
+
+
+def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
+    """Average a metric over seeds, each by its newest record; None where no record has it."""
+    having = [record for record in records if metric in record.measured]
+    newest = {record.seed: record for record in sorted(having, key=lambda each: each.finished)}
+    if not newest:
+        return None
+    chosen = [newest[seed] for seed in sorted(newest)]
+    values = [record.measured[metric] for record in chosen]
+    spread = statistics.stdev(values) if len(values) > 1 else None
+    return Estimate(
+        mean=statistics.fmean(values),
+        stderr=None if spread is None else spread / math.sqrt(len(values)),
+        images=min(record.images for record in chosen),
+        sources=tuple(_source(record) for record in chosen),
+    )
+
+
+def difference(measured: Estimate, reported: Reported) -> Difference:
+    """Compare a mean with the paper's.
+
+    The standard error of the difference is that of both means together. A mean of one seed has
+    none of its own; then its spread is taken to be that of the paper's runs, √5 times the paper's
+    standard error. Where the paper prints none, its runs are taken to spread like ours. With
+    neither, the spread is that of a fraction of so many test images.
+    """
+    basis: Basis
+    if measured.stderr:
+        basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
+    elif reported.stderr:
+        basis, spread = "paper", reported.stderr * math.sqrt(PAPER_SEEDS)
+    else:
+        basis, spread = "images", _binomial(reported.mean, measured.images)
+    ours = measured.stderr or spread / math.sqrt(measured.n)
+    theirs = spread / math.sqrt(PAPER_SEEDS) if reported.stderr is None else reported.stderr
+    stderr = math.hypot(ours, theirs)
+    return Difference(absolute=measured.mean - reported.mean, stderr=stderr, basis=basis)
+
+
+def reduction(accuracy: float, baseline: float) -> Reduction | None:
+    """How much of a baseline's error is gone; None for a baseline without error."""
+    if baseline == 1:
+        return None
+    drop = accuracy - baseline
+    return Reduction(absolute=drop, relative=drop / (1 - baseline))
+
+
+def reported_reduction(method: Reported | None, baseline: Reported | None) -> Reduction | None:
+    """The same, of two of the paper's numbers."""
+    if method is None or baseline is None:
+        return None
+    return reduction(method.mean, baseline.mean)
+
+
+def _binomial(fraction: float, images: int) -> float:
+    # At 0 and 1 the formula gives no spread at all; half an image away it gives the least there is.
+    kept = min(max(fraction, 0.5 / images), 1 - 0.5 / images)
+    return math.sqrt(kept * (1 - kept) / images)
+
+
+def _source(record: Record) -> Source:
+    return Source(
+        recipe_hash=record.recipe_hash,
+        seed=record.seed,
+        commit=record.commit,
+        hardware=record.hardware,
+        finished=record.finished,
+    )

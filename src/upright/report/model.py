@@ -1,0 +1,168 @@
+"""A table as data: what was measured, what the paper reports, and how the two compare.
+
+Every accuracy, standard error and difference is a fraction, from 0 to 1; who shows it makes it a
+percentage. A renderer needs nothing but a ``Table``: no record, no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upright.records import Reported
+
+__all__ = [
+    "Basis",
+    "Cell",
+    "Column",
+    "Difference",
+    "Estimate",
+    "Reduction",
+    "Row",
+    "Source",
+    "Table",
+    "Verdict",
+]
+
+ENOUGH = -2.0
+"""A mean that is lower than the paper's by at most so many standard errors is not short of it."""
+
+Verdict = Literal["met", "short", "unjudged", "missing"]
+"""``met``: within two standard errors of the paper or above it; ``short``: further below it;
+``unjudged``: measured, but the paper has no number to compare with; ``missing``: not measured."""
+
+
+Basis = Literal["seeds", "paper", "images"]
+"""What the spread between runs was taken from: our seeds; the paper's standard error, for a single
+seed; or, where there is neither, the number of test images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The record that one number comes from."""
+
+    recipe_hash: str
+    seed: int
+    commit: str | None
+    hardware: str
+    finished: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An accuracy over several seeds."""
+
+    mean: float
+    stderr: float | None
+    """Of the mean; None for a single seed."""
+    images: int
+    """How many were evaluated."""
+    sources: tuple[Source, ...]
+    """One for each seed, in the order of the seeds."""
+
+    @property
+    def n(self) -> int:
+        """How many seeds."""
+        return len(self.sources)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A measured mean less the reported one."""
+
+    absolute: float
+    stderr: float
+    """Of the difference."""
+    basis: Basis
+
+    @property
+    def in_stderr(self) -> float:
+        """The difference in standard errors."""
+        return self.absolute / self.stderr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """How much of the error of a baseline is gone, as the paper defines it."""
+
+    absolute: float
+    """The error of the baseline less that of the method."""
+    relative: float
+    """The same, as a part of the error of the baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One number of a table."""
+
+    measured: Estimate | None = None
+    reported: Reported | None = None
+    """As this table prints it; a standard error that it leaves out is that of the appendix."""
+    difference: Difference | None = None
+    reduction: Reduction | None = None
+    """Against the column's baseline, as measured; None where either is missing."""
+    reported_reduction: Reduction | None = None
+    best: bool = False
+    """Whether its measured mean is the highest of its row."""
+    note: str = ""
+    """What a reader must know about it, such as a misprint."""
+    lacks: str = ""
+    """What has to be built before it can be measured."""
+    command: str = ""
+    """What to type to fill it, or to fill it up with seeds; empty where nothing is missing."""
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.measured is None:
+            return "missing"
+        if self.difference is None:
+            return "unjudged"
+        return "met" if self.difference.in_stderr >= ENOUGH else "short"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A method or a network."""
+
+    name: str
+    """As the paper spells it."""
+    baseline: str | None = None
+    """The method whose error its cells reduce; it may stand in another table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One metric on one data set."""
+
+    dataset: str
+    """As the paper spells it."""
+    metric: str
+    """``nat``, or the attack's name."""
+    cells: tuple[Cell | None, ...]
+    """One for each column; None where the paper has a dash."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the paper, or one in its form."""
+
+    name: str
+    """The paper's label, such as ``regspat``."""
+    part: str = ""
+    """Which part, where the paper prints several blocks under one label."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row.cells) != len(self.columns):
+                raise ValueError(
+                    f"{self.name}: {row.dataset} ({row.metric}) has {len(row.cells)} cells for "
+                    f"{len(self.columns)} columns"
+                )
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All that the paper has a number for, row by row."""
+        return tuple(cell for row in self.rows for cell in row.cells if cell is not None)

@@ -1,0 +1,85 @@
+"""How much of the paper was measured again, and how it came out: counts over tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from upright.report.model import Cell, Table
+
+__all__ = ["Tally", "summarise", "summary_to_markdown", "summary_to_terminal"]
+
+_MET = "within 2 s.e. or above"
+_HEADINGS = (
+    "table",
+    "cells",
+    "measured",
+    _MET,
+    "short",
+    "not compared",
+    "missing",
+    "not possible yet",
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Cells of a table, counted. ``met``, ``short`` and ``unjudged`` make up ``measured``."""
+
+    name: str
+    cells: int
+    measured: int
+    met: int
+    short: int
+    unjudged: int
+    missing: int
+    lacking: int
+    """Those of the missing that need something which is not built yet."""
+
+
+def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
+    """Count the cells of each table, the parts of one together; the last line is for all."""
+    cells: dict[str, list[Cell]] = {}
+    for table in tables:
+        cells.setdefault(table.name, []).extend(table.cells)
+    every = [cell for some in cells.values() for cell in some]
+    return (*(_tally(name, some) for name, some in cells.items()), _tally("all", every))
+
+
+def summary_to_terminal(tallies: Sequence[Tally]) -> RichTable:
+    """The counts as a table for ``rich``."""
+    caption = Text("met: within 2 standard errors of the paper, or above it", "dim")
+    shown = RichTable(
+        box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", collapse_padding=True
+    )
+    shown.add_column(_HEADINGS[0], no_wrap=True)
+    for heading in _HEADINGS[1:]:
+        shown.add_column(heading.replace(_MET, "met"), justify="right")
+    for tally in tallies:
+        shown.add_row(*map(str, astuple(tally)), style="bold" if tally is tallies[-1] else "")
+    return shown
+
+
+def summary_to_markdown(tallies: Sequence[Tally]) -> str:
+    """The counts as a table in Markdown."""
+    rows = [_HEADINGS, ("---", *("---:" for _ in _HEADINGS[1:])), *map(astuple, tallies)]
+    return "".join(f"| {' | '.join(str(part) for part in row)} |\n" for row in rows)
+
+
+def _tally(name: str, cells: Sequence[Cell]) -> Tally:
+    verdicts = [cell.verdict for cell in cells]
+    missing = verdicts.count("missing")
+    return Tally(
+        name=name,
+        cells=len(cells),
+        measured=len(cells) - missing,
+        met=verdicts.count("met"),
+        short=verdicts.count("short"),
+        unjudged=verdicts.count("unjudged"),
+        missing=missing,
+        lacking=sum(bool(cell.lacks) and cell.measured is None for cell in cells),
+    )

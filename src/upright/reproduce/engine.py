@@ -1,0 +1,118 @@
+"""Who makes the runs: an engine takes tasks and hands back records, one by one as they are made.
+
+``LocalEngine`` uses this machine. Another engine needs nothing but ``run``: it may call
+``work.perform`` for each task wherever it likes, since tasks and records can be pickled and a task
+that is begun again continues where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from upright.records import Record
+from upright.reproduce.work import Task, is_trained, measure, run_folder
+from upright.train import train_together
+
+__all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "room_on"]
+
+OnRecord = Callable[[Record], None]
+
+# What a run may do wrong without harm to others: diverge, find no disk, need too much memory.
+_FAILURES = (ValueError, OSError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that gave no record, and why."""
+
+    task: Task
+    reason: str
+
+
+class Engine(Protocol):
+    """Makes runs."""
+
+    def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
+        """Perform all tasks; hand each record over, in this process, as soon as it is there.
+
+        A task that fails does not stop the others. An interrupt stops all, and is raised again.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalEngine:
+    """Runs on one device of this machine, several at once where it has room."""
+
+    runs: Path
+    """The folder that has a folder for each run."""
+    device: torch.device
+    together: int = 1
+    """How many runs train side by side."""
+    checkpoint_every: int = 1000
+    progress: bool = False
+
+    def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
+        failures: list[Failure] = []
+        for group in _groups(tasks, self.together):
+            failures += self._train(group)
+            failed = {failure.task for failure in failures}
+            for task in group:
+                if task not in failed:
+                    failures += self._measure(task, on_record)
+        return tuple(failures)
+
+    def _train(self, group: Sequence[Task]) -> list[Failure]:
+        """Train what is not trained yet; where several fail together, each shows by itself why."""
+        todo = [task for task in group if not is_trained(task, self.runs)]
+        if not todo:
+            return []
+        try:
+            runs = train_together(
+                {run_folder(task, self.runs): task.recipe for task in todo},
+                resume=True,
+                device=self.device,
+                checkpoint_every=self.checkpoint_every,
+                progress=self.progress,
+            )
+        except _FAILURES as error:
+            if len(todo) == 1:
+                return [Failure(todo[0], str(error))]
+            return [failure for task in todo for failure in self._train([task])]
+        if not all(run.finished for run in runs):
+            raise KeyboardInterrupt
+        return []
+
+    def _measure(self, task: Task, on_record: OnRecord) -> list[Failure]:
+        try:
+            for record in measure(task, self.runs, device=self.device, progress=self.progress):
+                on_record(record)
+        except _FAILURES as error:
+            return [Failure(task, str(error))]
+        return []
+
+
+def room_on(device: torch.device) -> int:
+    """How many runs may train side by side: one on a CPU, up to four on a GPU.
+
+    Each is given 8 GiB. A guess that is wrong costs little: where memory runs out, the runs of a
+    group continue one by one.
+    """
+    if device.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(1, min(4, free // (8 * 2**30)))
+
+
+def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+    """Cut tasks into groups that can train together: those of a group share their data."""
+    by_data: dict[tuple[str, int | None], list[Task]] = {}
+    for task in tasks:
+        by_data.setdefault((task.recipe.data, task.recipe.train_images), []).append(task)
+    for alike in by_data.values():
+        for start in range(0, len(alike), size):
+            yield alike[start : start + size]

@@ -1,0 +1,136 @@
+"""Which runs the paper's figures need.
+
+The figures of λ are printed without the values that were tried, and their lines without names. We
+vary λ by factors of two around its default, for the methods of the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from upright.objective import Objective
+from upright.records import Record
+from upright.reproduce.plan import STEPS, by_recipe, same_run
+from upright.train import Recipe
+
+__all__ = ["FACTORS", "FIGURES", "Figure", "figure", "figure_recipes", "paper_records"]
+
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Of λ's default: 1 to 32 for KL, 0.125 to 4 for l2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure that is drawn from records."""
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    factors: tuple[float, ...] = (1.0,)
+    """Of λ's default."""
+
+
+FIGURES = (
+    Figure(
+        name="runtime",
+        title="Training time against grid accuracy",
+        datasets=("cifar10",),
+        methods=(
+            "std",
+            "std*",
+            "AT(rob, Wo-10)",
+            "AT(rob, Wo-20)",
+            "ALP(rob, rnd)",
+            "ALP(rob, Wo-10)",
+            "ALP(rob, Wo-20)",
+            "KL(nat, rnd)",
+            "KL(nat, Wo-10)",
+            "KL(nat, Wo-20)",
+            "AT(rob, S-PGD)",
+            "ALP(rob, S-PGD)",
+            "KL(nat, S-PGD)",
+        ),
+    ),
+    Figure(
+        name="lambda-rnd",
+        title="Accuracy against λ, with random augmentation",
+        datasets=("svhn", "cifar10"),
+        methods=("L2(nat, rnd)", "KL(nat, rnd)", "L2(rob, rnd)", "KL(rob, rnd)"),
+        factors=FACTORS,
+    ),
+    Figure(
+        name="lambda-wo",
+        title="Accuracy against λ, with the worst of ten",
+        datasets=("svhn", "cifar10"),
+        methods=("L2(nat, Wo-10)", "KL(nat, Wo-10)", "L2(rob, Wo-10)", "KL(rob, Wo-10)"),
+        factors=FACTORS,
+    ),
+    Figure(
+        name="angles",
+        title="Which rotations are misclassified",
+        datasets=("cifar10",),
+        methods=(
+            "std",
+            "AT(mix, rnd)",
+            "AT(rob, rnd)",
+            "ALP(mix, rnd)",
+            "AT(mix, Wo-10)",
+            "AT(rob, Wo-10)",
+            "ALP(mix, Wo-10)",
+        ),
+    ),
+)
+
+
+def figure(name: str) -> Figure:
+    """Find a figure by name."""
+    found = [each for each in FIGURES if each.name == name]
+    if not found:
+        known = ", ".join(each.name for each in FIGURES)
+        raise ValueError(f"the paper has no figure {name!r}; choose from {known}")
+    return found[0]
+
+
+def figure_recipes(
+    wanted: Figure, *, datasets: Collection[str] = (), methods: Iterable[str] = ()
+) -> tuple[Recipe, ...]:
+    """The runs of a figure, of seed 0 and in float32, or those of some data sets and methods."""
+    spelled = {"".join(method.split()) for method in methods}
+    recipes = tuple(
+        Recipe(objective=_weighted(method, factor), data=dataset, steps=STEPS[dataset])
+        for dataset in wanted.datasets
+        if dataset in datasets or not datasets
+        for method in wanted.methods
+        if "".join(method.split()) in spelled or not spelled
+        for factor in wanted.factors
+    )
+    if not recipes:
+        raise ValueError(
+            f"the figure {wanted.name} has no such runs; it has {', '.join(wanted.methods)} on "
+            f"{', '.join(wanted.datasets)}"
+        )
+    return recipes
+
+
+def paper_records(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Records of the paper's recipe, whatever the objective, its λ, the network and the batch."""
+    found: list[Record] = []
+    for recipe, some in by_recipe(records).items():
+        plain = Recipe(
+            objective=recipe.objective,
+            data=recipe.data,
+            model=recipe.model,
+            steps=STEPS.get(recipe.data, 1),
+            batch=recipe.batch,
+        )
+        if recipe == plain and recipe.data in STEPS and recipe.batch in (64, 128):
+            found += some
+    return tuple(found)
+
+
+def _weighted(method: str, factor: float) -> str:
+    objective = Objective.parse(method)
+    weighted = Objective.parse(method, weight=factor * objective.weight)
+    return same_run(str(weighted))

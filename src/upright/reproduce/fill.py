@@ -1,0 +1,152 @@
+"""From records to the paper's tables."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from upright.records import Record, Reported
+from upright.report import Cell, Column, Estimate, Row, Table
+from upright.report.compare import difference, estimate, reduction, reported_reduction
+from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, Layout, baseline_of, table_names
+from upright.reproduce.plan import attack_of, by_recipe, misprint_of, printed, wanted
+from upright.reproduce.reported import reported
+from upright.train import Recipe
+
+__all__ = ["fill_tables", "select"]
+
+Index = Mapping[Recipe, tuple[Record, ...]]
+
+
+def select(
+    *, tables: Collection[str] = (), datasets: Collection[str] = (), methods: Iterable[str] = ()
+) -> tuple[Layout, ...]:
+    """Choose tables, data sets and methods; all of them where none is named."""
+    spelled = ["".join(method.split()) for method in methods]
+    known = {method for layout in LAYOUTS for method in layout.methods}
+    _check("table", tables, table_names())
+    _check("data set", datasets, PAPER_NAMES)
+    _check("method", spelled, sorted(known))
+    chosen = [
+        _narrowed(layout, spelled, datasets)
+        for layout in LAYOUTS
+        if layout.name in tables or not tables
+    ]
+    found = tuple(layout for layout in chosen if layout.methods and layout.datasets)
+    if not found:
+        raise ValueError("no table of the paper has these methods on these data sets")
+    return found
+
+
+def _narrowed(layout: Layout, methods: Collection[str], datasets: Collection[str]) -> Layout:
+    """The part of a table with these methods and data sets, without columns of dashes alone."""
+    rows = [each for each in layout.datasets if each in datasets or not datasets]
+    columns = [
+        method
+        for method in layout.methods
+        if (method in methods or not methods)
+        and any(printed(layout.name, row, method, layout.metrics[0]) for row in rows)
+    ]
+    return replace(layout, methods=tuple(columns), datasets=tuple(rows))
+
+
+def fill_tables(
+    layouts: Iterable[Layout], records: Iterable[Record], *, seeds: int = 5
+) -> tuple[Table, ...]:
+    """Lay out what records say; a cell with fewer seeds has the command that makes the others."""
+    index = by_recipe(records)
+    return tuple(_table(layout, index, seeds) for layout in layouts)
+
+
+def shown(dataset: str, method: str, index: Index) -> tuple[Record, ...]:
+    """The records of a method; of two batch sizes those with the higher grid-775 accuracy."""
+    versions = [index[recipe] for recipe in wanted(dataset, method).recipes if recipe in index]
+    return max(versions, key=_merit, default=())
+
+
+def _merit(records: tuple[Record, ...]) -> tuple[float, float]:
+    found = (estimate(records, "grid-775"), estimate(records, "nat"))
+    grid, natural = (-1.0 if each is None else each.mean for each in found)
+    return grid, natural
+
+
+def _table(layout: Layout, index: Index, seeds: int) -> Table:
+    rows = [
+        _row(layout, dataset, metric, index, seeds)
+        for dataset in layout.datasets
+        for metric in layout.metrics
+    ]
+    columns = [Column(name=each, baseline=baseline_of(each)) for each in layout.methods]
+    return Table(
+        name=layout.name,
+        part=layout.part,
+        title=layout.title,
+        columns=tuple(columns),
+        rows=tuple(row for row in rows if any(row.cells)),
+    )
+
+
+def _row(layout: Layout, dataset: str, metric: str, index: Index, seeds: int) -> Row:
+    cells = [_cell(layout, dataset, method, metric, index, seeds) for method in layout.methods]
+    means = [cell.measured.mean for cell in cells if cell is not None and cell.measured is not None]
+    return Row(
+        dataset=PAPER_NAMES[dataset],
+        metric=metric,
+        cells=tuple(cell and _marked(cell, max(means, default=0)) for cell in cells),
+    )
+
+
+def _marked(cell: Cell, highest: float) -> Cell:
+    return replace(cell, best=cell.measured is not None and cell.measured.mean == highest)
+
+
+def _cell(
+    layout: Layout, dataset: str, method: str, metric: str, index: Index, seeds: int
+) -> Cell | None:
+    number = printed(layout.name, dataset, method, metric)
+    if number is None:
+        return None
+    measured = _measured(dataset, method, metric, index)
+    misprint = misprint_of(layout.name, dataset, method)
+    wants = wanted(dataset, method)
+    full = measured is not None and measured.n >= seeds
+    cell = Cell(
+        measured=measured,
+        reported=number,
+        difference=None if measured is None or misprint else difference(measured, number),
+        note=misprint,
+        lacks=wants.lacks,
+        command="" if full or wants.lacks else _command(layout.name, dataset, method, seeds),
+    )
+    baseline = baseline_of(method)
+    if baseline is None or misprint:
+        return cell
+    before = _measured(dataset, baseline, metric, index)
+    return replace(
+        cell,
+        reduction=reduction(measured.mean, before.mean) if measured and before else None,
+        reported_reduction=reported_reduction(
+            number, _reported_baseline(layout.name, dataset, baseline, metric)
+        ),
+    )
+
+
+def _measured(dataset: str, method: str, metric: str, index: Index) -> Estimate | None:
+    return estimate(shown(dataset, method, index), attack_of(metric) or metric)
+
+
+def _reported_baseline(table: str, dataset: str, method: str, metric: str) -> Reported | None:
+    """As the same table prints it, or else the paper's number for it."""
+    return printed(table, dataset, method, metric) or reported(dataset, method, metric)
+
+
+def _command(table: str, dataset: str, method: str, seeds: int) -> str:
+    words = ["upright", "reproduce", "--table", table, "--dataset", dataset, "--method", method]
+    return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _check(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"the paper has no {kind} {name!r}; choose from {', '.join(known)}")

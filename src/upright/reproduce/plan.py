@@ -1,0 +1,211 @@
+"""Which runs fill which cell of the paper's tables, and which curve of its figures.
+
+A record fills a cell when all of this holds:
+
+- **The data** are the cell's whole test set, known by its digest, and the run was trained on the
+  same data set by name.
+- **The recipe** is the paper's, in every field but ``seed`` and ``precision``: 80,000 steps, or
+  120,000 on CIFAR-100, 64 unique images a step, learning rate, decay, flips and poses as printed.
+  A shorter schedule never fills a cell.
+- **λ** is not printed in the paper, which chose it by grid accuracy on the test set. It is the
+  notation's default, 8 for KL and 1 for l2, unless ``CHOSEN`` says otherwise. Runs with another λ
+  belong to the curves.
+- **Batch**: ``std``, ``std*`` and ``AT`` were also trained with 128 images a step, and the paper
+  reports the better. So both sizes fill their cells, and the one with the higher grid-775 accuracy
+  is shown, for all metrics. Networks other than the ResNet-32 are trained by ``std`` and ``std*``,
+  and have the same two sizes.
+- **The evaluation** has the paper's poses, black fill, bilinear resampling and no canvas; of the
+  metric's name in the record. Its precision and the seed of its draws do not matter.
+- **One draw is one method**: Wo-1 is ``rnd``; with ``rnd``, ALP is L2 and KL-C is KL, because there
+  is nothing to search for.
+
+Each seed counts once, by its newest record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any, Literal
+
+from upright.data.known import KNOWN
+from upright.models import is_network
+from upright.objective import Objective
+from upright.records import Record, Reported
+from upright.reproduce.layout import LAYOUTS, PAPER_NAMES
+from upright.reproduce.reported import paper_rows, reported
+from upright.space import PAPER
+from upright.train import Recipe
+
+__all__ = [
+    "CHOSEN",
+    "STEPS",
+    "Wanted",
+    "attack_of",
+    "by_recipe",
+    "evaluated_as_in_the_paper",
+    "misprint_of",
+    "paper_method",
+    "printed",
+    "same_run",
+    "wanted",
+    "with_run",
+]
+
+STEPS = {"svhn": 80_000, "cifar10": 80_000, "cifar100": 120_000}
+
+CHOSEN: dict[tuple[str, str], str] = {}
+"""Objectives to train in place of a method's own name, by data set and the paper's name: where the
+records of the curves show that another λ, or another step of S-PGD, has the higher grid accuracy.
+As in ``("cifar10", "KL(rob,Wo-10)"): "KL(rob, Wo-10; λ=4)"``."""
+
+_NETWORKS = {
+    "GRN": ("gresnet44", "std"),
+    "GRN*": ("gresnet44", "std*"),
+    # The paper does not say which depth of the classifier it took.
+    "ETN": ("etn34", "std"),
+    "ETN*": ("etn34", "std*"),
+    "STN": ("stn34", "std"),
+    "STN*": ("stn34", "std*"),
+}
+
+_TWO_STAGE = "a record of two networks together, a pose regressor before the std* classifier"
+
+_EVALUATION: dict[str, Any] = {
+    "split": "test",
+    "space": asdict(PAPER),
+    "fill": "black",
+    "interpolation": "bilinear",
+    "canvas": 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What fills the cells of one method on one data set."""
+
+    dataset: str
+    method: str
+    """As the paper spells it."""
+    recipes: tuple[Recipe, ...] = ()
+    """Of which the better is reported; seed 0, float32. Empty where no recipe can make it."""
+    lacks: str = ""
+    """What has to be built before it can be made."""
+
+
+@cache
+def wanted(dataset: str, method: str) -> Wanted:
+    """Say what fills a method's cells on ``cifar10``, ``cifar100`` or ``svhn``."""
+    if method.startswith("STN+"):
+        return Wanted(dataset=dataset, method=method, lacks=_TWO_STAGE)
+    model, objective = _NETWORKS.get(method, ("resnet32", method))
+    objective = same_run(CHOSEN.get((dataset, method), objective))
+    recipe = Recipe(objective=objective, data=dataset, model=model, steps=STEPS[dataset])
+    recipes = [recipe]
+    if Objective.parse(objective).penalty is None:
+        recipes.append(replace(recipe, batch=128))
+    lacks = "" if is_network(model) else f"the network {model}"
+    return Wanted(dataset=dataset, method=method, recipes=tuple(recipes), lacks=lacks)
+
+
+def same_run(objective: str) -> str:
+    """Give one name to objectives that train alike: one random draw leaves nothing to search."""
+    parsed = Objective.parse(objective)
+    name = str(parsed)
+    return name.replace("ALP(", "L2(").replace("KL-C(", "KL(") if parsed.single_try else name
+
+
+def with_run(
+    recipe: Recipe, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
+) -> Recipe:
+    """Set what may differ between runs that fill the same cell."""
+    return replace(recipe, objective=same_run(recipe.objective), seed=seed, precision=precision)
+
+
+def paper_method(recipe: Recipe) -> str | None:
+    """The paper's name for a recipe, seed and precision aside; None where it has no such run."""
+    return _methods().get(with_run(recipe, seed=0))
+
+
+@cache
+def _methods() -> dict[Recipe, str]:
+    """The first name that the paper has for each of its recipes."""
+    named: dict[Recipe, str] = {}
+    for layout in LAYOUTS:
+        for dataset, method in product(layout.datasets, layout.methods):
+            for recipe in wanted(dataset, method).recipes:
+                named.setdefault(recipe, method)
+    return named
+
+
+def evaluated_as_in_the_paper(evaluation: Mapping[str, Any]) -> bool:
+    """Whether poses, warp and split are the paper's; the whole set is known by its digest."""
+    return evaluation.items() >= _EVALUATION.items()
+
+
+def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
+    """Records that may fill a cell or a point of a curve, by recipe, seed and precision aside."""
+    found: dict[Recipe, list[Record]] = {}
+    for record in records:
+        if not (evaluated_as_in_the_paper(record.evaluation) and _is_whole(record)):
+            continue
+        recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
+        if recipe is not None and recipe.data == record.dataset:
+            found.setdefault(recipe, []).append(record)
+    return {recipe: tuple(some) for recipe, some in found.items()}
+
+
+@lru_cache(maxsize=4096)
+def _recipe(text: str) -> Recipe | None:
+    """A record's recipe, seed and precision aside; None for one of another version of this program.
+
+    A recipe's checks take a millisecond, and a table looks at every record.
+    """
+    try:
+        return with_run(Recipe.from_json(json.loads(text)), seed=0)
+    except ValueError:
+        return None
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether all images of a known test set were evaluated; other sets have no known digest."""
+    known = KNOWN.get(record.dataset)
+    digests = record.data_digest.items()
+    return known is None or (bool(digests) and digests <= known.digests.items())
+
+
+def attack_of(metric: str) -> str | None:
+    """The attack that measures a metric, by its name in records; None for ``nat``."""
+    return None if metric == "nat" else metric.lower()
+
+
+def printed(table: str, dataset: str, method: str, metric: str) -> Reported | None:
+    """The number that a table prints, None for a dash.
+
+    The main text has no standard errors and refers to the appendix for them; they come from there.
+    """
+    value = _printed().get((table, PAPER_NAMES[dataset], method, metric))
+    if value is None or value.stderr is not None:
+        return value
+    elsewhere = reported(dataset, method, metric)
+    return value if elsewhere is None else replace(value, stderr=elsewhere.stderr)
+
+
+def misprint_of(table: str, dataset: str, method: str) -> str:
+    """What is wrong with numbers that the paper printed by mistake; empty where nothing is."""
+    return _misprints().get((table, PAPER_NAMES[dataset], method), "")
+
+
+@cache
+def _printed() -> dict[tuple[str, str, str, str], Reported]:
+    return {
+        (row.value.table, row.dataset, row.method, row.metric): row.value for row in paper_rows()
+    }
+
+
+@cache
+def _misprints() -> dict[tuple[str, str, str], str]:
+    return {(row.value.table, row.dataset, row.method): row.misprint for row in paper_rows()}

@@ -1,0 +1,75 @@
+"""A folder of records, and the making of those that it lacks."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upright.records import Record, append, read
+from upright.reproduce.engine import Engine, Failure
+from upright.reproduce.plan import evaluated_as_in_the_paper
+from upright.reproduce.work import Task
+
+__all__ = ["DamagedRecord", "Results", "make_missing", "undone"]
+
+
+class DamagedRecord(UserWarning):
+    """A line of a file of records was passed over."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder with a file of records for each data set."""
+
+    folder: Path
+
+    def read(self) -> tuple[Record, ...]:
+        """All records of all files; a folder that is not there has none."""
+        found: list[Record] = []
+        for file in sorted(self.folder.glob("*.jsonl")):
+            content = read(file)
+            found += content.records
+            for damage in content.damaged:
+                where = f"{file}, line {damage.line_number}"
+                warnings.warn(f"{where} is no record: {damage.reason}", DamagedRecord, stacklevel=2)
+        return tuple(found)
+
+    def add(self, record: Record) -> bool:
+        """Keep a record; False where one that answers the same question was there before."""
+        name = re.sub(r"[^\w.-]+", "-", record.dataset)
+        return append(self.folder / f"{name}.jsonl", record, once=True)
+
+
+def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
+    """Leave out the tasks whose every metric is recorded."""
+    measured: dict[tuple[str, object], set[str]] = {}
+    for record in records:
+        if not evaluated_as_in_the_paper(record.evaluation):
+            continue
+        asked = (record.recipe_hash, record.evaluation.get("limit"))
+        measured.setdefault(asked, set()).update(record.measured)
+    return tuple(
+        task
+        for task in tasks
+        if not {"nat", *task.attacks} <= measured.get((task.recipe.hash, task.test_images), set())
+    )
+
+
+def make_missing(
+    tasks: Sequence[Task],
+    engine: Engine,
+    results: Results,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[Failure, ...]:
+    """Let an engine perform what is not recorded yet; each record is kept once, as it comes."""
+
+    def keep(record: Record) -> None:
+        found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
+        again = "" if results.add(record) else " (was recorded before)"
+        say(f"{record.method} on {record.dataset}, seed {record.seed}: {found}{again}")
+
+    return engine.run(undone(tasks, results.read()), keep)

@@ -1,0 +1,162 @@
+"""``upright reproduce``: shows, makes what is missing, writes files; and says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from made_up import made_up_record, paper_recipe
+from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
+from upright.cli import main
+from upright.cli import reproduce as command
+from upright.report.sections import fill_sections
+from upright.report.summary import summarise, summary_to_markdown
+from upright.reproduce.fill import fill_tables, select
+from upright.reproduce.results import Results
+
+PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
+
+
+@pytest.fixture
+def reproduce(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "150")
+
+    def call(*options):
+        code = main(["reproduce", "--device", "cpu", *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def keep_made_up(*objectives, dataset="cifar10", seeds=1):
+    for objective in objectives:
+        for seed in range(seeds):
+            recipe = paper_recipe(dataset, objective, seed=seed)
+            Results(Path("results")).add(made_up_record(recipe, {"nat": 0.92, "grid-775": 0.72}))
+
+
+def test_without_records_a_dry_run_shows_that_all_is_missing(reproduce):
+    code, out, err = reproduce("--dry-run")
+    assert (code, err) == (0, "")
+    (every,) = [line.split() for line in out.splitlines() if line.strip().startswith("all ")]
+    assert every[:7] == ["all", "273", "0", "0", "0", "0", "273"]
+    assert "no record says how long a step takes" in out
+    assert not list(Path().iterdir())
+
+
+def test_a_dry_run_of_a_table_shows_what_is_there_what_is_missing_and_for_how_long(reproduce):
+    keep_made_up("AT(rob, Wo-10)", seeds=2)
+    options = ["--table", "regspat", "--dataset", "cifar10", "--seeds", "3", "--batch", "64"]
+    code, out, err = reproduce("--dry-run", *options)
+    assert (code, err) == (0, "")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "AT(rob, Wo-10) on cifar10 2 grid-775 7 min measured" in lines
+    assert "std* on cifar10 0, 1, 2 grid-775 6 min extrapolated" in lines
+    assert "batch 128" not in out
+    assert any(
+        line.startswith("CIFAR-10 nat missing [1] missing [2] 92.00 ± 0.00") for line in lines
+    )
+    wanted = "upright reproduce --table regspat --dataset cifar10 --method 'std*' --seeds 3"
+    assert f"[2] {wanted}" in lines
+    (total,) = [line for line in lines if "runs missing" in line]
+    assert total.startswith("22 runs missing: ")
+    assert total.endswith(
+        "on made-up GPU, one after the other, 21 of 22 extrapolated from other methods."
+    )
+
+
+def test_a_figure_s_runs_can_be_asked_for(reproduce):
+    code, out, _ = reproduce(
+        "--dry-run", "--figure", "lambda-rnd", "--dataset", "svhn", "--seeds", "1"
+    )
+    assert code == 0
+    assert "24 runs missing" in out
+    assert "KL(rob, rnd; λ=16) on svhn" in out
+
+
+def test_tables_are_written_in_three_formats(reproduce):
+    keep_made_up("std*")
+    code, _, err = reproduce("--dry-run", "--table", "comparereg", "--out", "out")
+    assert (code, err) == (0, "")
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        "tables.csv",
+        "tables.md",
+        "tables.tex",
+    ]
+    with Path("out/tables.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 32
+    assert "| **CIFAR-10 nat** |" in Path("out/tables.md").read_text()
+    assert r"\begin{tabular}{lrrrrrrrr}" in Path("out/tables.tex").read_text()
+
+
+def test_counts_and_tables_go_between_the_marks_of_a_page(reproduce):
+    Path("README.md").write_text(PAGE.format("summary"))
+    Path("docs.md").write_text(PAGE.format("tables"))
+    for _ in range(2):  # the second time it finds what it wrote
+        assert reproduce("--dry-run", "--markdown", "README.md", "--markdown", "docs.md")[0] == 0
+    readme, docs = Path("README.md").read_text(), Path("docs.md").read_text()
+    assert readme.startswith("# Page\n\n<!-- reproduce: summary -->\n\n| table | cells |")
+    assert "| all | 273 | 0 | 0 | 0 | 0 | 273 |" in readme
+    assert readme.endswith("<!-- end -->\n\nMore.\n")
+    assert docs.count("| accuracy in % |") == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--table", "regspatial"], "the paper has no table 'regspatial'; choose from regspat,"),
+        (["--dataset", "mnist"], "the paper has no data set 'mnist'; choose from"),
+        (["--method", "KL"], "the paper has no method 'KL'; choose from"),
+        (["--figure", "speed"], "the paper has no figure 'speed'; choose from"),
+        (["--markdown", "page.md"], "page.md: it has no place for the result"),
+        (["--markdown", "nowhere.md"], "nowhere.md: No such file or directory"),
+        (["--seeds", "0"], "--seeds is 0, but at least 1 is needed"),
+        (["--together", "0"], "--together is 0, but at least 1 is needed"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(reproduce, options, message):
+    Path("page.md").write_text("no marks")
+    code, _, err = reproduce("--dry-run", *options)
+    assert code == 2
+    assert err.startswith(f"upright: error: {message}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
+def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
+    """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
+    root = Path(__file__).parents[1]
+    tables = fill_tables(select(), Results(root / "results").read())
+    text = (root / page).read_text(encoding="utf-8")
+    assert text == fill_sections(text, {"summary": summary_to_markdown(summarise(tables))})
+
+
+@pytest.fixture
+def _tiny_needs(tmp_path, monkeypatch):
+    """In place of the paper's runs, which take hours, two that take a moment."""
+    register_tiny(monkeypatch)
+    save_as_npz(colours(), tmp_path / "colours.npz")
+    good = tiny_recipe(data="npz:colours.npz")
+    bad = tiny_recipe(data="npz:colours.npz", learning_rate=1e30)
+    monkeypatch.setattr(
+        command, "table_needs", lambda *_, **__: [(good, "grid-3x3x3"), (bad, "grid-3x3x3")]
+    )
+
+
+@pytest.mark.usefixtures("_tiny_needs")
+def test_what_is_missing_is_made_and_what_fails_is_named(reproduce):
+    code, out, err = reproduce("--table", "wok_diffk", "--seeds", "2")
+    assert code == 1
+    said = err.splitlines()
+    assert sum("nat " in line and "grid-3x3x3 " in line for line in said) == 2
+    assert sum(line.startswith("upright: failed: KL(rob, Wo-2)") for line in said) == 2
+    assert "wok_diffk" in out
+    (file,) = Path("results").iterdir()
+    before = file.read_bytes()
+    assert before.count(b"\n") == 2
+    assert reproduce("--table", "wok_diffk", "--seeds", "2")[0] == 1
+    assert file.read_bytes() == before

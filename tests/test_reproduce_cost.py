@@ -1,0 +1,144 @@
+"""How long missing runs take: measured, or extrapolated and called so; and data for figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from made_up import made_up_record, paper_recipe
+from upright.objective import Objective
+from upright.report.data import lambda_curve, runtime_points, split_weight
+from upright.reproduce import Task
+from upright.reproduce.cost import cost_of, passes_of_a_step, usual_hardware
+from upright.reproduce.plan import with_run
+
+GPU = "made-up GPU"
+GRID = {"nat": 0.9, "grid-775": 0.7}
+STAR = made_up_record(paper_recipe("cifar10", "std*"), GRID, train_seconds=160.0)
+WORST = made_up_record(paper_recipe("cifar10", "AT(rob, Wo-10)"), GRID, train_seconds=240.0)
+
+
+def task(objective, **changes):
+    attacks = changes.pop("attacks", ("grid-775",))
+    return Task(recipe=paper_recipe("cifar10", objective, **changes), attacks=attacks)
+
+
+def test_the_same_method_on_the_same_hardware_is_measured():
+    slower = replace(STAR, train_seconds=320.0, seed=1)  # side by side with another
+    for seed, precision in ((0, "float32"), (4, "bfloat16")):
+        cost = cost_of(task("std*", seed=seed, precision=precision), [STAR, slower], GPU)
+        assert (cost.train, cost.evaluate, cost.basis) == (160.0, 20.0, "measured")
+        assert cost.seconds == 180.0
+    assert cost_of(task("std*"), [STAR], GPU, trained=True).seconds == 20.0
+
+
+def test_a_shorter_run_tells_the_time_of_a_step():
+    short = made_up_record(
+        paper_recipe("cifar10", "std*", steps=800), GRID, train_seconds=1.6, images=100
+    )
+    cost = cost_of(task("std*"), [short], GPU)
+    assert cost.train == pytest.approx(160.0)
+    assert cost.evaluate == pytest.approx(20.0 * 100)
+
+
+def test_another_method_is_extrapolated_by_the_passes_of_its_step():
+    doubled = cost_of(task("std*", batch=128), [STAR], GPU)
+    assert (doubled.train, doubled.basis) == (pytest.approx(320.0), "extrapolated")
+    # The line through 3 passes in 2 ms and 13 in 3 ms has 6 more passes in 0.6 ms more.
+    between = cost_of(task("KL(nat, rnd)"), [STAR, WORST], GPU)
+    assert passes_of_a_step("KL(nat, rnd)", 64) == 64 * 6
+    assert between.train == pytest.approx(80_000 * 0.0023)
+    assert between.basis == "extrapolated"
+
+
+def test_an_attack_that_was_not_measured_is_extrapolated_by_its_poses():
+    cost = cost_of(task("std*", attacks=("grid-7500",)), [STAR], GPU)
+    assert cost.evaluate == pytest.approx(20.0 * 7501 / 776)
+    assert cost.basis == "extrapolated"
+
+
+@pytest.mark.parametrize("changes", [{"hardware": "another"}, {"model": "resnet14"}])
+def test_nothing_is_guessed_from_other_hardware_or_networks(changes):
+    cost = cost_of(task("std*"), [replace(STAR, **changes)], GPU)
+    assert (cost.seconds, cost.basis) == (None, "unknown")
+
+
+def test_estimates_are_for_this_hardware_or_for_that_of_most_records():
+    other = replace(STAR, hardware="another")
+    assert usual_hardware([STAR, STAR, other], "another") == "another"
+    assert usual_hardware([STAR, STAR, other], "a laptop") == GPU
+    assert usual_hardware([], "a laptop") == "a laptop"
+
+
+@pytest.mark.parametrize(
+    ("objective", "passes"),
+    [
+        ("std", 3),
+        ("std*", 3),
+        ("AT(rob, Wo-10)", 10 + 3),
+        ("AT(mix, Wo-10)", 10 + 6),
+        ("ALP(rob, Wo-20)", 20 + 6),
+        ("KL(rob, Wo-10)", 10 + 6),
+        ("L2(rob, Wo-10)", 10 + 9),
+        ("L2(rob, rnd)", 6),
+        ("KL-C(mix, S-PGD)", 3 * 6 + 6),
+    ],
+)
+def test_passes_of_a_step_are_those_of_the_objective(objective, passes):
+    """A gradient counts three; what one pass over the originals adds to a search is left out."""
+    assert passes_of_a_step(objective, 1) == passes
+    assert passes_of_a_step(objective, 64) == 64 * passes
+
+
+def test_a_weight_is_parted_from_its_method_as_the_notation_has_it():
+    for name in ("std", "std*", "AT(rob, Wo-10)", "KL(nat, rnd)", "KL-C(mix, S-PGD)"):
+        for text in (name, f"{name[:-1]}; λ=3)", f"{name[:-1]}; λ=0.125)"):
+            if text != name and not name.startswith(("KL", "L2", "ALP")):
+                continue
+            parsed = Objective.parse(text)
+            method, weight = split_weight(str(parsed))
+            assert method == name
+            assert weight == (parsed.weight if parsed.penalty else None)
+    for name in ("L2(nat, rnd)", "ALP(rob, Wo-10)"):
+        assert split_weight(name) == (name, Objective.parse(name).weight)
+    text = str(Objective.parse("KL(rob, S-PGD; λ=2, steps=7)"))
+    assert split_weight(text) == ("KL(rob, S-PGD; steps=7)", 2.0)
+
+
+def test_a_curve_has_a_point_for_each_weight_in_their_order():
+    records = [
+        made_up_record(
+            with_run(paper_recipe(data, f"KL(rob, rnd; λ={weight})"), seed=seed),
+            {"nat": 0.9, "grid-775": weight / 100 + seed / 10},
+        )
+        for data in ("cifar10", "svhn")
+        for weight in (16, 8, 1)
+        for seed in (0, 1)
+    ]
+    curve = lambda_curve(records, dataset="svhn", method="KL(rob, rnd)")
+    assert [point.weight for point in curve] == [1, 8, 16]
+    assert [point.grid.mean for point in curve] == pytest.approx([0.06, 0.13, 0.21])
+    assert {point.grid.n for point in curve} == {2}
+    assert lambda_curve(records, dataset="svhn", method="KL(nat, rnd)") == ()
+    assert lambda_curve([STAR], dataset="cifar10", method="std*") == ()
+
+
+def test_points_of_run_time_connect_what_differs_in_the_number_of_tries_only():
+    ten, one = (
+        made_up_record(paper_recipe("cifar10", name), GRID)
+        for name in ("ALP(rob, Wo-10)", "ALP(rob, rnd)")
+    )
+    climbing = made_up_record(paper_recipe("cifar10", "KL-C(mix, S-PGD)"), GRID)
+    again = replace(WORST, seed=1, train_seconds=480.0)
+    unmeasured = made_up_record(paper_recipe("svhn", "std"), {"nat": 0.9})
+    points = runtime_points([STAR, WORST, again, ten, one, climbing, unmeasured])
+    assert [(point.method, point.family, point.tries) for point in points] == [
+        ("std*", "AT(rob, Wo-k)", 1),
+        ("AT(rob, Wo-10)", "AT(rob, Wo-k)", 10),
+        ("ALP(rob, Wo-10)", "ALP(rob, Wo-k)", 10),
+        ("ALP(rob, rnd)", "ALP(rob, Wo-k)", 1),
+        ("KL-C(mix, S-PGD)", "KL-C(mix, S-PGD)", None),
+    ]
+    assert points[1].hours == pytest.approx(0.1)
+    assert (points[1].grid.mean, points[1].grid.n, points[1].hardware) == (0.7, 2, GPU)

@@ -1,0 +1,345 @@
+"""Which runs fill which cell: every number of the paper has one place and one recipe."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import upright
+from made_up import PAPER_STEPS, made_up_record, paper_recipe
+from upright.objective import Objective
+from upright.reproduce import LAYOUTS, paper_method, plan, table_names, wanted
+from upright.reproduce.figures import FACTORS, FIGURES, figure, figure_recipes, paper_records
+from upright.reproduce.fill import fill_tables, select
+from upright.reproduce.layout import baseline_of
+from upright.reproduce.missing import missing_tasks, table_needs
+from upright.space import TransformSpace
+
+NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
+NETWORKS = ("GRN", "ETN", "STN")
+GRID = {"nat": 0.9, "grid-775": 0.7}
+
+with (Path(upright.__file__).parent / "reproduce" / "reported.csv").open(newline="") as _file:
+    PRINTED = list(csv.DictReader(_file))
+
+
+@pytest.fixture
+def _plan_without_cache():
+    """Lets a test change what the plan knows."""
+    caches = (plan.wanted, plan._methods)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+def filled(records, table="regspat", dataset="cifar10", method="KL(rob,Wo-10)"):
+    """The cells of one column, by metric."""
+    (found,) = fill_tables(select(tables=[table], datasets=[dataset], methods=[method]), records)
+    return {row.metric: row.cells[0] for row in found.rows}
+
+
+def test_every_number_of_the_paper_has_exactly_one_cell():
+    placed = Counter(
+        (table.name, row.dataset, column.name, row.metric, cell.reported.mean)
+        for table in fill_tables(select(), [])
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if cell is not None
+    )
+    wanted_numbers = Counter(
+        (*(line[name] for name in ("table", "dataset", "method", "metric")), float(line["mean"]))
+        for line in PRINTED
+    )
+    assert len(PRINTED) == 273
+    assert Counter({(*key[:4], round(100 * key[4], 2)): n for key, n in placed.items()}) == (
+        wanted_numbers
+    )
+    assert set(placed.values()) == {1}
+
+
+def test_methods_and_tables_stand_in_the_paper_s_order():
+    assert list(table_names()) == list(dict.fromkeys(line["table"] for line in PRINTED))
+    for layout in LAYOUTS:
+        first = next(line for line in PRINTED if line["table"] == layout.name)
+        order = list(
+            dict.fromkeys(
+                line["method"]
+                for line in PRINTED
+                if (line["table"], line["dataset"]) == (layout.name, first["dataset"])
+            )
+        )
+        assert [method for method in order if method in layout.methods] == list(layout.methods)
+
+
+def test_every_cell_s_recipe_is_the_paper_s():
+    for line in PRINTED:
+        dataset, method = NAMES[line["dataset"]], line["method"]
+        recipes = wanted(dataset, method).recipes
+        if method.startswith("STN+"):
+            assert (recipes, bool(wanted(dataset, method).lacks)) == ((), True)
+            continue
+        objective = method
+        if method.startswith(NETWORKS):
+            objective = "std*" if method.endswith("*") else "std"
+        parsed = Objective.parse(objective)
+        assert [each.batch for each in recipes] == ([64, 128] if parsed.penalty is None else [64])
+        for recipe in recipes:
+            # The objective of a single draw may have another name, which a test below holds.
+            name = recipe.objective if parsed.single_try else objective
+            changes = {"model": recipe.model, "batch": recipe.batch}
+            assert recipe == paper_recipe(dataset, name, **changes)
+            assert recipe.steps == (120_000 if dataset == "cifar100" else 80_000)
+            assert (recipe.model == "resnet32") == (not method.startswith(NETWORKS))
+
+
+def test_metrics_are_attacks_by_their_names_in_records():
+    attacks = {"nat": None, "grid-775": "grid-775", "grid-7500": "grid-7500", "S-PGD": "s-pgd"}
+    assert {line["metric"]: plan.attack_of(line["metric"]) for line in PRINTED} == attacks
+
+
+@pytest.mark.parametrize(
+    ("method", "run"),
+    [
+        ("KL(nat,Wo-1)", "KL(nat, rnd)"),
+        ("ALP(rob,Wo-1)", "L2(rob, rnd)"),
+        ("ALP(rob,rnd)", "L2(rob, rnd)"),
+        ("KL-C(nat, rnd)", "KL(nat, rnd)"),
+        ("AT(rob, Wo-1)", "std*"),
+        ("ALP(rob, Wo-10)", "ALP(rob, Wo-10)"),
+        ("KL-C(mix, S-PGD)", "KL-C(mix, S-PGD)"),
+        ("ALP(rob, rnd; λ=2)", "L2(rob, rnd; λ=2)"),
+    ],
+)
+def test_one_random_draw_is_one_run_whatever_it_was_meant_to_maximise(method, run):
+    assert plan.same_run(method) == run
+
+
+def test_one_run_fills_the_cells_of_all_names_of_its_method():
+    record = made_up_record(paper_recipe("cifar10", "L2(rob, rnd)"), GRID)
+    for table, method in (
+        ("comparereg", "L2(rob,rnd)"),
+        ("compareadv4", "ALP(rob,rnd)"),
+        ("wok_diffk", "ALP(rob,Wo-1)"),
+    ):
+        assert filled([record], table, method=method)["grid-775"].measured.mean == 0.7
+    other = made_up_record(paper_recipe("cifar10", "ALP(rob, rnd)"), GRID)
+    assert filled([other], "comparereg", method="L2(rob,rnd)")["nat"].measured.mean == 0.9
+
+
+@pytest.mark.parametrize("changes", [{}, {"seed": 3}, {"precision": "bfloat16"}])
+def test_seed_and_precision_may_differ(changes):
+    record = made_up_record(paper_recipe("cifar10", "KL(rob, Wo-10)", **changes), GRID)
+    assert filled([record])["nat"].measured.mean == 0.9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": 79_999},
+        {"steps": 800},
+        {"batch": 128},  # of a method with a penalty
+        {"objective": "KL(rob, Wo-10; λ=4)"},
+        {"objective": "KL(rob, Wo-10; direction=transformed)"},
+        {"objective": "KL(nat, Wo-10)"},
+        {"learning_rate": 0.05},
+        {"drops": (0.5,)},
+        {"weight_decay": 0.0},
+        {"momentum": 0.8},
+        {"flips": False},
+        {"max_shift": 4},
+        {"train_images": 1000},
+        {"model": "resnet14"},
+        {"space": TransformSpace.of(3, 20)},
+        {"data": "svhn"},
+    ],
+)
+def test_another_recipe_fills_no_cell(changes):
+    fields = {"objective": "KL(rob, Wo-10)", **changes}
+    recipe = paper_recipe("cifar10", fields.pop("objective"), **fields)
+    record = made_up_record(recipe, GRID, dataset="cifar10")
+    assert filled([record])["nat"].measured is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"evaluation": {"split": "train"}},
+        {"evaluation": {"fill": "border"}},
+        {"evaluation": {"canvas": 4}},
+        {"evaluation": {"interpolation": "nearest"}},
+        {"evaluation": {"space": {"max_dx": 3, "max_dy": 3, "max_angle": 20, "unit": "px"}}},
+        {"data_digest": {"test_images": "of some of them"}},
+        {"data_digest": {}},
+        {"recipe": {"of": "a later version"}},
+    ],
+)
+def test_another_evaluation_fills_no_cell(changes):
+    record = made_up_record(paper_recipe("cifar10", "KL(rob, Wo-10)"), GRID, **changes)
+    assert filled([record])["nat"].measured is None
+
+
+def test_of_two_batch_sizes_the_one_with_the_higher_grid_accuracy_is_shown_for_all_metrics():
+    small = made_up_record(paper_recipe("svhn", "std*"), {"nat": 0.95, "grid-775": 0.80})
+    large = made_up_record(paper_recipe("svhn", "std*", batch=128), {"nat": 0.94, "grid-775": 0.82})
+    cells = filled([small, large], dataset="svhn", method="std*")
+    assert (cells["nat"].measured.mean, cells["grid-775"].measured.mean) == (0.94, 0.82)
+    cells = filled([small], dataset="svhn", method="std*")
+    assert (cells["nat"].measured.mean, cells["grid-775"].measured.mean) == (0.95, 0.80)
+
+
+def test_a_seed_counts_once_by_its_newest_record():
+    recipe = paper_recipe("cifar10", "KL(rob, Wo-10)")
+    old, new = (
+        made_up_record(recipe, {"nat": nat}, finished=f"{year}-01-01T00:00:00+00:00")
+        for nat, year in ((0.1, 2000), (0.2, 2001))
+    )
+    for records in ([old, new], [new, old]):
+        measured = filled(records)["nat"].measured
+        assert (measured.mean, measured.n, measured.stderr) == (0.2, 1, None)
+
+
+@pytest.mark.usefixtures("_plan_without_cache")
+def test_a_choice_that_the_curves_call_for_replaces_the_default(monkeypatch):
+    record = made_up_record(paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)"), GRID)
+    chosen = {("cifar10", "KL(rob,Wo-10)"): "KL(rob, Wo-10; λ=4)"}
+    monkeypatch.setattr(plan, "CHOSEN", chosen)
+    assert filled([record])["nat"].measured.mean == 0.9
+    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")) == "KL(rob,Wo-10)"
+    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10)")) is None
+
+
+@pytest.mark.usefixtures("_plan_without_cache")
+def test_a_network_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(plan, "is_network", lambda name: name != "gresnet44")
+    cell = filled([], method="GRN*")["nat"]
+    assert (cell.lacks, cell.command, cell.verdict) == ("the network gresnet44", "", "missing")
+    assert not table_needs(select(tables=["regspat"], methods=["GRN", "GRN*"]))
+    monkeypatch.setattr(plan, "is_network", lambda _name: True)
+    plan.wanted.cache_clear()
+    needs = table_needs(select(tables=["regspat"], datasets=["cifar10"], methods=["GRN*"]))
+    assert {(recipe.model, recipe.objective) for recipe, _ in needs} == {("gresnet44", "std*")}
+
+
+def test_the_paper_s_name_is_found_from_a_recipe():
+    assert paper_method(paper_recipe("svhn", "ALP(mix, S-PGD)", seed=4)) == "ALP(mix,S-PGD)"
+    assert paper_method(paper_recipe("svhn", "std", batch=128, precision="bfloat16")) == "std"
+    assert paper_method(paper_recipe("cifar10", "std", model="gresnet44")) == "GRN"
+    assert paper_method(paper_recipe("cifar10", "std", steps=100)) is None
+    assert paper_method(paper_recipe("cifar100", "KL(rob, Wo-10)")) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "baseline"),
+    [
+        ("std", None),
+        ("std*", None),
+        ("AT(mix,Wo-10)", "std*"),
+        ("KL(nat,rnd)", "std*"),
+        ("ALP(rob,Wo-1)", "std*"),
+        ("KL(nat,Wo-10)", "AT(rob,Wo-10)"),
+        ("ALP(mix,Wo-20)", "AT(rob,Wo-10)"),
+        ("KL-C(mix,S-PGD)", "AT(rob,S-PGD)"),
+        ("GRN", "std"),
+        ("ETN*", "std*"),
+        ("STN+(c) naive", "std*"),
+    ],
+)
+def test_error_is_removed_from_that_of_the_same_search_without_the_penalty(method, baseline):
+    assert baseline_of(method) == baseline
+
+
+def test_what_is_recorded_is_not_missing():
+    layouts = select(tables=["finer_grid"], datasets=["cifar10"], methods=["ALP(mix,Wo-10)"])
+    needs = table_needs(layouts)
+    recipe = paper_recipe("cifar10", "ALP(mix, Wo-10)")
+    (task,) = missing_tasks(needs, [], seeds=1)
+    assert (task.recipe, task.attacks) == (recipe, ("grid-775", "grid-7500"))
+    coarse = made_up_record(replace(recipe, precision="bfloat16"), GRID)
+    (task,) = missing_tasks(needs, [coarse], seeds=1)
+    assert task.attacks == ("grid-7500",)
+    fine = made_up_record(recipe, {"nat": 0.9, "grid-7500": 0.6})
+    assert missing_tasks(needs, [coarse, fine], seeds=1) == ()
+    (task,) = missing_tasks(needs, [coarse, fine], seeds=2, precision="bfloat16")
+    assert task.recipe == replace(recipe, seed=1, precision="bfloat16")
+
+
+def test_tables_share_their_runs_and_every_method_s_first_seed_comes_first():
+    tasks = missing_tasks(table_needs(select()), [], seeds=3)
+    runs = [task.recipe for task in tasks]
+    assert len(set(runs)) == len(runs)
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    (both,) = [task for task in tasks if task.recipe == paper_recipe("svhn", "ALP(mix, S-PGD)")]
+    assert both.attacks == ("grid-775", "s-pgd")  # of compareadv3 and fo_supp
+
+
+def test_batch_sizes_can_be_left_out():
+    layouts = select(tables=["compareadv1"], datasets=["cifar10"])
+    assert {recipe.batch for recipe, _ in table_needs(layouts)} == {64, 128}
+    assert {recipe.batch for recipe, _ in table_needs(layouts, batches=(64,))} == {64}
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"tables": ["regspatial"]}, "no table 'regspatial'; choose from regspat, comparereg"),
+        ({"datasets": ["mnist"]}, "no data set 'mnist'; choose from svhn, cifar10, cifar100"),
+        ({"methods": ["KL(rob, Wo-9)"]}, r"no method 'KL\(rob,Wo-9\)'"),
+        ({"tables": ["wok_diffk"], "datasets": ["svhn"]}, "no table of the paper has these"),
+    ],
+)
+def test_what_the_paper_does_not_have_is_named(choice, message):
+    with pytest.raises(ValueError, match=message):
+        select(**choice)
+
+
+def test_methods_are_found_with_spaces_and_without():
+    assert select(methods=["KL(rob, Wo-10)"]) == select(methods=["KL(rob,Wo-10)"])
+
+
+def test_the_curves_vary_the_weight_by_factors_of_two():
+    runs = figure_recipes(figure("lambda-wo"), datasets=["cifar10"])
+    weights = {
+        run.objective: Objective.parse(run.objective).weight
+        for run in runs
+        if run.objective.startswith("KL(rob")
+    }
+    assert sorted(weights.values()) == [1, 2, 4, 8, 16, 32]
+    assert weights["KL(rob, Wo-10)"] == 8
+    assert len(runs) == 4 * len(FACTORS)
+    assert len(figure_recipes(figure("lambda-wo"))) == 2 * len(runs)
+
+
+def test_figures_need_runs_of_the_paper_s_recipe_alone():
+    for each in FIGURES:
+        for run in figure_recipes(each):
+            assert run.steps == PAPER_STEPS[run.data]
+            assert paper_records([made_up_record(run, GRID)])
+    (run,) = figure_recipes(figure("runtime"), methods=["AT(rob,Wo-20)"])
+    assert run == paper_recipe("cifar10", "AT(rob, Wo-20)")
+    with pytest.raises(ValueError, match="the figure runtime has no such runs; it has std, "):
+        figure_recipes(figure("runtime"), datasets=["svhn"])
+    with pytest.raises(ValueError, match="no figure 'speed'; choose from runtime, lambda-rnd"):
+        figure("speed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, 1),
+        ({"objective": "KL(nat, rnd; λ=3)"}, 1),
+        ({"batch": 128}, 1),
+        ({"batch": 32}, 0),
+        ({"steps": 100}, 0),
+        ({"flips": False}, 0),
+        ({"data": "glyphs"}, 0),
+    ],
+)
+def test_records_for_figures_have_the_paper_s_recipe_but_any_weight(changes, kept):
+    recipe = replace(paper_recipe("cifar10", "std"), **{"max_shift": None, **changes})
+    assert len(paper_records([made_up_record(recipe, GRID)])) == kept
