@@ -102,7 +102,6 @@ def test_shards_merge_to_the_very_evaluation_of_one_process(
     looks = 2 * 2 * 16  # at the first images, twice on each rank
     passes = sum(attack.forward_passes for attack in expected.attacks.values())
     assert first + second == passes + len(DATA[0]) + looks
-    assert second == (passes + len(DATA[0])) * CHUNK // len(DATA[0]) + looks // 2
 
 
 def test_accuracy_alone_is_that_of_one_process(crew: Crew, expected: Evaluation) -> None:
@@ -121,15 +120,16 @@ def test_a_state_of_two_ranks_is_continued_by_one_process(
     tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
-    with Crew(tmp_path) as crew:  # rank 0 fails in its second chunk, when rank 1 has done its only
-        outcomes = run(crew, calls=(160, float("inf")), state=state)
+    with Crew(tmp_path) as crew:  # rank 0 fails after its two looks, in its first chunk
+        outcomes = run(crew, calls=(2, float("inf")), state=state)
     assert all(isinstance(outcome, FailedError) for outcome in outcomes)
     assert "hangs" not in f"{outcomes}"
-    assert (tmp_path / "state.rank-1").exists()
+    assert [file.name for file in tmp_path.glob("state*")] == ["state.rank-1"]
     machine = Machine(trained_network())
     assert_same(evaluate(machine, DATA, state=state, **OPTIONS), expected)
     passes = 1 + 12 + 3 + 3
-    assert machine.images == 37 * passes + 2 * 16  # what was left, and two looks at the model
+    left = (machine.images - 2 * 16) / passes
+    assert left in (37, CHUNK)  # a chunk, whichever rank 0 had
     assert [file.name for file in tmp_path.glob("state*")] == ["state"]
 
 
@@ -140,9 +140,10 @@ def test_a_state_of_one_process_is_continued_by_two_ranks(
     machine = Machine(trained_network(), calls_left=250)
     with pytest.raises(ZeroDivisionError):
         evaluate(machine, DATA, state=state, **OPTIONS)
-    for images, evaluation in run(crew, state=state):
-        assert 2 * 16 < images < 2 * 16 + len(DATA[0]) * 19 / 2
-        assert_same(evaluation, expected)
+    (first, one), (second, other) = run(crew, state=state)
+    assert_same(one, expected)
+    assert_same(other, expected)
+    assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3) + 2 * 2 * 16
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
     assert_same(evaluate(Machine(trained_network(), 2), DATA, state=state, **OPTIONS), expected)
 

@@ -8,7 +8,9 @@ for it each of them does nothing.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,6 +85,15 @@ class Ranks:
         dist.all_gather_object(values, value)
         return values
 
+    def claims(self) -> Iterator[int]:
+        """Count 0, 1, 2 and so on; each number goes to the one rank that asks for it first."""
+        if self.alone:
+            yield from itertools.count()
+        name = self.lead(lambda: uuid.uuid4().hex)
+        store = dist.distributed_c10d._get_default_store()
+        while True:
+            yield store.add(name, 1) - 1
+
     def lead(self, work: Callable[[], T]) -> T:
         """Do work on rank 0 only, and give its result, or its error, to all."""
         if self.alone:
@@ -117,12 +128,12 @@ def joined_ranks(
         yield ALONE
         return
     ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    if torch.device(device).type == "cuda":
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     if ranks.alone:
         yield ranks
         return
-    on_gpu = torch.device(device).type == "cuda"
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=patience)
     try:
         yield ranks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -123,9 +122,12 @@ class _Examination:
     def unfinished(
         self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
     ) -> Iterator[Chunk]:
-        """Pass on a rank's share of the chunks still to be measured, checked and on the device."""
-        known = dict(self.kept.pieces)
-        turns = itertools.cycle(range(ranks.size))
+        """Pass on the chunks still to be measured, checked and on the device.
+
+        Of several ranks each gets the next one when it asks for it: none waits for a slower one.
+        """
+        known, claims = dict(self.kept.pieces), ranks.claims()
+        mine, turn = next(claims), 0
         for chunk in source:
             checks.check_images(chunk.images)
             place = device or chunk.images.device
@@ -136,10 +138,12 @@ class _Examination:
             piece = known.pop(chunk.start, None)
             if piece is not None and piece.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
-            if piece is None and next(turns) == ranks.rank:
+            if piece is None and turn == mine:
                 yield placed
+                mine = next(claims)
             else:
                 self.predictor.advance(len(chunk) * self.question.passes_per_image)
+            turn += piece is None
         if known:
             raise ValueError(_OTHER_DATA)
 
