@@ -128,14 +128,25 @@ def joined_ranks(
         yield ALONE
         return
     ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-    on_gpu = torch.device(device).type == "cuda"
-    if on_gpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     if ranks.alone:
         yield ranks
         return
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
+        _take_gpu(torch.device(device), int(os.environ.get("LOCAL_RANK", "0")))
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=patience)
     try:
         yield ranks
     finally:
         dist.destroy_process_group()
+
+
+def _take_gpu(device: torch.device, number: int) -> None:
+    if device.index is not None:
+        raise ValueError(f"each process takes a GPU of its own: ask for cuda, not {device}")
+    if number >= torch.cuda.device_count():
+        raise ValueError(
+            f"there are {torch.cuda.device_count()} GPUs for at least {number + 1} processes; "
+            "start one process for each GPU"
+        )
+    torch.cuda.set_device(number)

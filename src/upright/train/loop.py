@@ -122,7 +122,9 @@ def train_together(
     if len(set(ranks.gather(digest))) > 1:
         raise ValueError("the processes have different data; give all of them the same files")
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
-    with torch.random.fork_rng(), _interruptions(ranks) as stop, contextlib.ExitStack() as logs:
+    # Its own device only: a process has no business on the GPUs of other ranks.
+    forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
+    with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as logs:
         fast = _possible_speed(speed or Speed(), place, ranks)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
