@@ -142,7 +142,7 @@ def joined_ranks(
 
 
 def _take_gpu(device: torch.device, number: int) -> None:
-    if device.index is not None:
+    if ":" in str(device):
         raise ValueError(f"each process takes a GPU of its own: ask for cuda, not {device}")
     if number >= torch.cuda.device_count():
         raise ValueError(

@@ -103,6 +103,9 @@ def with_global_norms(model: nn.Module, ranks: Ranks) -> nn.Module:
             if not isinstance(child, nn.modules.batchnorm._BatchNorm):
                 continue
             if type(child) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
-                raise ValueError(f"a {type(child).__name__} cannot be synchronised over processes")
+                raise ValueError(
+                    f"a norm of kind {type(child).__name__} cannot be synchronised over processes; "
+                    "use the plain ones, or leave --sync-batch-norm out"
+                )
             setattr(parent, name, GlobalBatchNorm(child, ranks))
     return model
