@@ -19,7 +19,7 @@ from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
 from upright.evaluation.score import Predictor, WorstLoss, is_fooled, loss_of
-from upright.evaluation.state import Piece, State, StateFiles, checksum, digest_of
+from upright.evaluation.state import Piece, State, StateFiles, checksum
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
 from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
@@ -86,26 +86,18 @@ def evaluate(
     )
     checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
-    asked = question.as_json()
-    files = None if state is None else StateFiles(Path(state), ranks)
-    if files is None:
-        kept = State(asked)
-    else:
-        asked |= {"model": digest_of(model)}
-        kept = ranks.lead(lambda: files.load(asked))
+    files = StateFiles(None if state is None else Path(state), ranks)
+    kept = ranks.lead(lambda: files.load(question.as_json(), model))
+    measured = State(kept.question, constants=kept.constants)
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
         examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
-        measured = State(asked, constants=kept.constants)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
-            if files is not None:
-                piece.checksum = checksum(chunk)
-                files.save(kept)
+            files.save(kept, chunk)
     for other in ranks.gather(measured):
         kept.merge(other)
-    if files is not None:
-        ranks.lead(lambda: files.finish(kept))
+    ranks.lead(lambda: files.finish(kept))
     return _result(kept, question)
 
 

@@ -146,36 +146,38 @@ def _pieces(about: list[list[Any]], arrays: dict[str, Tensor]) -> dict[int, Piec
 
 @dataclass(frozen=True)
 class StateFiles:
-    """The file of one process, or those of several."""
+    """The file of one process, or those of several; without a path nothing is kept."""
 
-    path: Path
+    path: Path | None
     ranks: Ranks = ALONE
 
-    @property
-    def own(self) -> Path:
-        return self.path if self.ranks.leads else self._file(self.ranks.rank)
-
-    def load(self, question: dict[str, object]) -> State:
+    def load(self, question: dict[str, object], model: object) -> State:
         """Read all files, also those of more processes than there are now."""
+        if self.path is None:
+            return State(question)
+        question = question | {"model": digest_of(model)}
         state = load_state(self.path, question)
-        for file in self._files():
+        for file in _files_of_ranks(self.path):
             state.merge(load_state(file, question))
         return state
 
-    def save(self, state: State) -> None:
-        """Write this process's file."""
-        save_state(self.own, state)
+    def save(self, state: State, chunk: Chunk) -> None:
+        """Write this process's file, after one more chunk."""
+        if self.path is None:
+            return
+        state.pieces[chunk.start].checksum = checksum(chunk)
+        name = self.path.name if self.ranks.leads else f"{self.path.name}.rank-{self.ranks.rank}"
+        save_state(self.path.with_name(name), state)
 
     def finish(self, state: State) -> None:
         """Leave one file, with all of it."""
-        if files := self._files():
-            save_state(self.path, state)
+        if self.path is None or not (files := _files_of_ranks(self.path)):
+            return
+        save_state(self.path, state)
         for file in files:
             file.unlink(missing_ok=True)
 
-    def _file(self, rank: int | str) -> Path:
-        return self.path.with_name(f"{self.path.name}.rank-{rank}")
 
-    def _files(self) -> list[Path]:
-        pattern = f"{glob.escape(self.path.name)}.rank-[0-9]*"
-        return sorted(self.path.parent.glob(pattern))
+def _files_of_ranks(path: Path) -> list[Path]:
+    files = path.parent.glob(f"{glob.escape(path.name)}.rank-*")
+    return sorted(file for file in files if file.suffix.removeprefix(".rank-").isdigit())

@@ -209,7 +209,7 @@ class _Run:
 
     def _advance(self) -> None:
         """Take a step; write the log and a checkpoint when they are due."""
-        self.learner.step(self.step)
+        self._take_step()
         self.step += 1
         logs = self.step % self._log_every == 0 or self.finished
         saves = self.step % self._checkpoint_every == 0
@@ -221,6 +221,15 @@ class _Run:
             self.learner.ranks.lead(lambda: self.log.write(self.step, means, rate))
         if saves:
             self.save()
+
+    def _take_step(self) -> None:
+        """Take a step. Of several ranks one alone may fail in it, which then ends all of them."""
+        try:
+            self.learner.step(self.step)
+        except (ValueError, OSError) as failure:
+            if self.learner.ranks.alone:
+                raise
+            raise RuntimeError(f"rank {self.learner.ranks.rank} failed: {failure}") from failure
 
     def settle(self) -> None:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
