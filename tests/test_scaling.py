@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +143,19 @@ def test_networks_have_the_weights_that_are_known_of_them() -> None:
     assert scaling.vit_large(0.4).forward_flop == pytest.approx(2 * 61.6e9, rel=0.01)
 
 
-def test_the_plan_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    load("scaling").main([])
-    assert "ViT-L/16, grid-7500" in capsys.readouterr().out
+def test_the_page_has_the_figures_that_the_program_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scaling, page = load("scaling"), (BENCHMARKS.parent / "docs" / "scaling.md").read_text()
+    printed: list[str] = []
+
+    def note(_title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        printed.extend("| " + " | ".join(row) + " |" for row in (columns, *rows))
+
+    monkeypatch.setattr(scaling, "print_table", note)
+    scaling.main([])
+    assert len(printed) > 30
+    assert [line for line in printed if line not in page.splitlines()] == []
 
 
 def test_the_ratio_to_ideal_is_that_of_each_round() -> None:
