@@ -59,11 +59,9 @@ class GlobalBatchNorm(nn.BatchNorm2d):
         count, mean, variance = self._statistics(x)
         self._remember(mean.detach(), (variance * count / (count - 1)).detach())
         scale = torch.rsqrt(variance + self.eps)
-        if self.affine:
-            scale = scale * self.weight
-        shift = self.bias - mean * scale if self.affine else -mean * scale
         places = (-1, *[1] * (x.ndim - 2))
-        return x * scale.view(places) + shift.view(places)
+        normal = (x - mean.view(places)) * scale.view(places)
+        return normal * self.weight.view(places) + self.bias.view(places) if self.affine else normal
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The count, mean and variance over all ranks, from those of each rank (Chan et al. 1983).
