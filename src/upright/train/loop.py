@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,7 @@ from torch import nn
 from upright.data import LabelledImages, load_data
 from upright.ranks import ALONE, Ranks
 from upright.train.checkpoint import Checkpoint, RunDirectory
-from upright.train.learner import Learner, SlowPath, Speed
+from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
 from upright.train.recipe import Recipe
 
@@ -146,18 +146,7 @@ def train_together(
         for run in runs:
             bar = progress and run is runs[-1]
             ranks.lead(partial(run.open_log, logs, bar=bar, tensorboard=tensorboard))
-        for run in runs:  # before the first step: nothing may run while a graph is recorded
-            run.learner.make_ready()
-        began, stopped = time.perf_counter(), False
-        while not stopped and (going := [run for run in runs if not run.over]):
-            for run in going:
-                stopped = stopped or stop()
-                if not stopped:
-                    run.advance()
-            now = time.perf_counter()
-            for run in going:
-                run.seconds += (now - began) / len(going)
-            began = now
+        _take_turns(runs, stop)
         for run in runs:
             run.settle()
     for run in runs:
@@ -247,6 +236,22 @@ class _Run:
         self._saved = self.step
 
 
+def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
+    """Advance all runs step by step, until they are over or told to stop."""
+    for run in runs:  # before the first step: nothing may run while a graph is recorded
+        run.learner.make_ready()
+    began, stopped = time.perf_counter(), False
+    while not stopped and (going := [run for run in runs if not run.over]):
+        for run in going:
+            stopped = stopped or stop()
+            if not stopped:
+                run.advance()
+        now = time.perf_counter()
+        for run in going:
+            run.seconds += (now - began) / len(going)
+        began = now
+
+
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
     """The training data that all recipes share."""
     sources = {(recipe.data, recipe.train_images) for recipe in recipes}
@@ -269,10 +274,10 @@ def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
 def _possible_speed(speed: Speed, device: torch.device, ranks: Ranks) -> Speed:
     """Leave out what cannot be done here, and say so."""
     possible = speed.possible_on(device)
-    if possible.graph and not ranks.alone:
-        message = f"no CUDA graph of the step: it is shared by {ranks.size} processes"
+    if possible != PLAIN and not ranks.alone:
+        message = f"no CUDA graph, kernels or compilation: {ranks.size} processes share the step"
         warnings.warn(message, SlowPath, stacklevel=3)
-        return replace(possible, graph=False)
+        return PLAIN
     return possible
 
 
