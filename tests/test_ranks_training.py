@@ -21,7 +21,7 @@ from upright.models import network, network_forms, registry
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import TransformSpace
-from upright.train import Recipe, RunDirectory, TrainedRun, train
+from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
 from upright.train.batches import augment
 from upright.train.parallel import part_of_space
 
@@ -192,6 +192,13 @@ def test_a_batch_with_fewer_images_than_ranks_is_refused(crew: Crew, tmp_path: P
     for outcome in crew.outcomes(take, tmp_path / "run", tiny_recipe(batch=1), {}, {}):
         assert "a batch of 1 images cannot be shared by 2 processes; start fewer" in str(outcome)
     assert not (tmp_path / "run").exists()
+
+
+def test_on_a_gpu_several_ranks_take_the_plain_path_and_say_so() -> None:
+    gpu, graph = torch.device("cuda"), Speed(compile=False, kernels=False)
+    with pytest.warns(SlowPath, match="2 processes share the step"):
+        assert loop._possible_speed(graph, gpu, Ranks(0, 2)) == PLAIN
+    assert loop._possible_speed(graph, gpu, ALONE) == graph
 
 
 @given(count=st.integers(1, 40), size=st.integers(1, 9))
