@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import parse_attack
 from upright.checks import Model, warn_if_classes_differ
+from upright.cli.messages import one_voice
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.record import evaluation_record
 from upright.cli.table import evaluation_table
@@ -22,6 +24,7 @@ from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
 from upright.files import write_whole
 from upright.models import in_half_precision
+from upright.ranks import Ranks
 from upright.records import append
 from upright.reproduce import FinishedRun, record_of
 from upright.sources import load_model
@@ -112,10 +115,13 @@ class Evaluate:
         for path in (self.json, self.state, self.record):
             writable(path)
         run = None if self.record is None else FinishedRun.open(Path(self.model))
-        model, data = load_model(self.model, device=device), self._data()
-        if self.precision == "bfloat16":
-            model = in_half_precision(model)
-        evaluation = self._evaluate(model, data, attacks, space, device)
+        with one_voice(device, patience=timedelta(days=7)) as ranks:
+            model, data = load_model(self.model, device=device), self._data()
+            if self.precision == "bfloat16":
+                model = in_half_precision(model)
+            evaluation = self._evaluate(model, data, attacks, space, device, ranks)
+        if not ranks.leads:
+            return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
@@ -145,6 +151,7 @@ class Evaluate:
         attacks: Sequence[str],
         space: TransformSpace,
         device: torch.device,
+        ranks: Ranks,
     ) -> Evaluation:
         return evaluate(
             model,
@@ -160,5 +167,6 @@ class Evaluate:
             device=device,
             generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
             state=self.state,
-            progress=sys.stderr.isatty(),
+            progress=ranks.leads and sys.stderr.isatty(),
+            ranks=ranks,
         )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import TextIO
+
+import torch
 
 from upright.checks import SuspiciousInput
 from upright.objective import GRAMMAR
+from upright.ranks import Ranks, joined_ranks
 
-__all__ = ["one_line", "one_line_warnings", "say"]
+__all__ = ["one_line", "one_line_warnings", "one_voice", "say"]
 
 
 def say(text: str) -> None:
@@ -27,6 +33,26 @@ def one_line(error: BaseException) -> str:
         return str(error)  # the one message that is easier to read in its own lines
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}" if isinstance(error, RuntimeError) else text
+
+
+@contextlib.contextmanager
+def one_voice(
+    device: torch.device, *, patience: timedelta = timedelta(minutes=30)
+) -> Iterator[Ranks]:
+    """Join the processes of ``torchrun``, see ``joined_ranks``, and let rank 0 alone speak.
+
+    The error that ends another rank is still heard.
+    """
+    with joined_ranks(device, patience=patience) as ranks:
+        if ranks.leads:
+            yield ranks
+            return
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+        ):
+            yield ranks
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from upright.cli.messages import say
+from upright.cli.messages import one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import Objective
 from upright.train import Recipe, Speed, train_together
@@ -70,24 +70,32 @@ class Train:
     log_every: Annotated[int, arg(metavar="STEPS")] = 100
     tensorboard: bool = False
     """Write TensorBoard events too."""
+    sync_batch_norm: bool = False
+    """Under torchrun: let batch norms see the images of all processes, as in a single one."""
 
     def __call__(self) -> None:
         """Train, and say where the run is."""
-        runs = train_together(
-            self._recipes(),
-            resume=self.resume,
-            device=parse_device(self.device),
-            speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
-            checkpoint_every=self.checkpoint_every,
-            log_every=self.log_every,
-            progress=sys.stderr.isatty(),
-            tensorboard=self.tensorboard,
-        )
-        for run in runs:
-            print(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
-        if not all(run.finished for run in runs):
-            say(f"stopped before step {self.steps}; --resume continues")
-            raise SystemExit(130)
+        device = parse_device(self.device)
+        with one_voice(device) as ranks:
+            runs = train_together(
+                self._recipes(),
+                resume=self.resume,
+                device=device,
+                speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
+                checkpoint_every=self.checkpoint_every,
+                log_every=self.log_every,
+                progress=ranks.leads and sys.stderr.isatty(),
+                tensorboard=self.tensorboard,
+                ranks=ranks,
+                sync_batch_norm=self.sync_batch_norm,
+            )
+            for run in runs:
+                print(
+                    f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s"
+                )
+            if not all(run.finished for run in runs):
+                say(f"stopped before step {self.steps}; --resume continues")
+                raise SystemExit(130)
 
     def _recipes(self) -> dict[Path, Recipe]:
         seeds = [self.seed] if self.seeds is None else parse_seeds(self.seeds)

@@ -19,10 +19,11 @@ from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
 from upright.evaluation.score import Predictor, WorstLoss, is_fooled, loss_of
-from upright.evaluation.state import State, checksum, digest_of, load_state, save_state
+from upright.evaluation.state import Piece, State, StateFiles, checksum
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
 from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
+from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation
 
@@ -47,6 +48,7 @@ def evaluate(
     generator: torch.Generator | None = None,
     state: Path | str | None = None,
     progress: bool = False,
+    ranks: Ranks = ALONE,
 ) -> Evaluation:
     """Measure natural accuracy and the accuracy under each attack.
 
@@ -69,6 +71,8 @@ def evaluate(
             are those of a fixed seed.
         state: a file that keeps what is done: the same call continues where it was stopped.
         progress: show a bar with the time left.
+        ranks: the processes that share the images, see ``joined_ranks``; all of them call this with
+            the same arguments, and all get the whole result.
     """
     question = Question(
         attacks=named_attacks(attacks),
@@ -82,16 +86,18 @@ def evaluate(
     )
     checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
-    path = None if state is None else Path(state)
-    asked = question.as_json()
-    kept = State(asked) if path is None else load_state(path, asked | {"model": digest_of(model)})
+    files = StateFiles(None if state is None else Path(state), ranks)
+    kept = ranks.lead(lambda: files.load(question.as_json(), model))
+    measured = State(kept.question, constants=kept.constants)
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
         examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
-        for chunk in examination.unfinished(chunks(data, limit), _device(model, device)):
-            examination.measure(chunk)
-            if path is not None:
-                kept.checksum = checksum(chunk, kept.checksum)
-                save_state(path, kept)
+        for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
+            piece = examination.measure(chunk)
+            kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
+            files.save(kept, chunk)
+    for other in ranks.gather(measured):
+        kept.merge(other)
+    ranks.lead(lambda: files.finish(kept))
     return _result(kept, question)
 
 
@@ -105,25 +111,32 @@ class _Examination:
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
 
-    def unfinished(self, source: Iterator[Chunk], device: torch.device | None) -> Iterator[Chunk]:
-        """Pass on the chunks that are still to be measured, checked and on the device."""
-        resumed, seen, passed = self.kept.done, 0, 0
+    def unfinished(
+        self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
+    ) -> Iterator[Chunk]:
+        """Pass on the chunks still to be measured, checked and on the device.
+
+        Of several ranks each gets the next one when it asks for it: none waits for a slower one.
+        """
+        known, claims = dict(self.kept.pieces), ranks.claims()
+        mine, turn = next(claims), 0
         for chunk in source:
-            seen = chunk.start + len(chunk)
             checks.check_images(chunk.images)
             place = device or chunk.images.device
             placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
-            if chunk.start >= resumed:
-                yield placed
-                continue
-            passed = checksum(chunk, passed)
-            self.predictor.advance(len(chunk) * self.question.passes_per_image)
-            if seen >= resumed and passed != self.kept.checksum:
+            piece = known.pop(chunk.start, None)
+            if piece is not None and piece.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
-        if seen < resumed:
+            if piece is None and turn == mine:
+                yield placed
+                mine = next(claims)
+            else:
+                self.predictor.advance(len(chunk) * self.question.passes_per_image)
+            turn += piece is None
+        if known:
             raise ValueError(_OTHER_DATA)
 
     def _meet_model(self, chunk: Chunk) -> None:
@@ -140,9 +153,9 @@ class _Examination:
                 "the state belongs to another model or other data; remove it or name another file"
             )
 
-    def measure(self, chunk: Chunk) -> None:
+    def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
-        began = time.perf_counter()
+        piece, began = Piece(len(chunk)), time.perf_counter()
         space = self.question.space.in_pixels(*chunk.images.shape[-2:])
         score = WorstLoss(
             self.predictor,
@@ -152,7 +165,7 @@ class _Examination:
             self.question.interpolation,
         )
         natural = score(Pose.zeros(1, 1))[0]
-        self.kept.keep(
+        piece.keep(
             labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
         )
         for name, attack in self.question.attacks.items():
@@ -162,41 +175,40 @@ class _Examination:
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
                 fallen = is_fooled(natural) & _has_zero(poses)
-                self.kept.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
+                piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             else:
-                _keep_worst(self.kept, name, attack, score, space, generator)
-            self.kept.add(f"{name}/passes", self.predictor.passes - passes)
-            self.kept.add(f"{name}/seconds", time.perf_counter() - began_attack)
-        self.kept.add("seconds", time.perf_counter() - began)
-        self.kept.done += len(chunk)
+                self._keep_worst(piece, name, score, space, generator)
+            piece.totals[f"{name}/passes"] = self.predictor.passes - passes
+            piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
+        piece.totals["seconds"] = time.perf_counter() - began
+        return piece
 
-
-def _keep_worst(
-    kept: State,
-    name: str,
-    attack: Attack,
-    score: WorstLoss,
-    space: TransformSpace,
-    generator: torch.Generator,
-) -> None:
-    """Search for the worst pose of each image; of poses that all share, note all that fool it."""
-    count = len(score.labels)
-    if isinstance(attack, CandidateSearch):
-        poses = attack.candidates(space, count, generator=generator)
-        values = score(poses)
-        worst = pick_worst(poses, values)
-        if attack.shared:
-            kept.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
-            kept.once(f"{name}/grid", poses[:, 0].stack())
-    else:
-        worst = attack.search(score, space, count, generator=generator)
-    kept.keep(
-        **{
-            f"{name}/fooled": is_fooled(worst.score),
-            f"{name}/pose": worst.pose.stack(),
-            f"{name}/loss": loss_of(worst.score),
-        }
-    )
+    def _keep_worst(
+        self,
+        piece: Piece,
+        name: str,
+        score: WorstLoss,
+        space: TransformSpace,
+        generator: torch.Generator,
+    ) -> None:
+        """Search for the worst pose of each image; of poses that all share, note all that fool."""
+        attack, count = self.question.attacks[name], len(score.labels)
+        if isinstance(attack, CandidateSearch):
+            poses = attack.candidates(space, count, generator=generator)
+            values = score(poses)
+            worst = pick_worst(poses, values)
+            if attack.shared:
+                piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
+                self.kept.once(f"{name}/grid", poses[:, 0].stack())
+        else:
+            worst = attack.search(score, space, count, generator=generator)
+        piece.keep(
+            **{
+                f"{name}/fooled": is_fooled(worst.score),
+                f"{name}/pose": worst.pose.stack(),
+                f"{name}/loss": loss_of(worst.score),
+            }
+        )
 
 
 def _has_zero(poses: Pose) -> bool:
@@ -205,32 +217,29 @@ def _has_zero(poses: Pose) -> bool:
 
 
 def _result(kept: State, question: Question) -> Evaluation:
-    if not kept.done:
+    if not kept.pieces:
         raise ValueError("the data set is empty: there is nothing to evaluate")
     return Evaluation(
         natural_correct=~kept.joined("natural_fooled"),
         natural_loss=kept.joined("natural_loss"),
         labels=kept.joined("labels"),
-        classes=kept.joined("first_logits").shape[1],
+        classes=kept.constants["first_logits"].shape[1],
         attacks={name: _attack_result(kept, name) for name in question.attacks},
-        seconds=kept.totals["seconds"],
+        seconds=kept.total("seconds"),
     )
 
 
 def _attack_result(kept: State, name: str) -> AttackResult:
-    def pose(key: str) -> Pose | None:
-        stacked = kept.optional(f"{name}/{key}")
-        return None if stacked is None else Pose.unstack(stacked)
-
-    grid, bits = pose("grid"), kept.optional(f"{name}/bits")
+    pose, bits = kept.optional(f"{name}/pose"), kept.optional(f"{name}/bits")
+    grid = kept.constants.get(f"{name}/grid")
     return AttackResult(
         attack=name,
         correct=~kept.joined(f"{name}/fooled"),
-        worst_pose=pose("pose"),
+        worst_pose=None if pose is None else Pose.unstack(pose),
         worst_loss=kept.optional(f"{name}/loss"),
-        fooled=None if grid is None or bits is None else FooledPoses(grid, bits),
-        forward_passes=int(kept.totals[f"{name}/passes"]),
-        seconds=kept.totals[f"{name}/seconds"],
+        fooled=None if grid is None or bits is None else FooledPoses(Pose.unstack(grid), bits),
+        forward_passes=int(kept.total(f"{name}/passes")),
+        seconds=kept.total(f"{name}/seconds"),
     )
 
 

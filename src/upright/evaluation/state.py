@@ -3,15 +3,20 @@
 One safetensors file: the arrays measured so far, and as its metadata what the evaluation was asked.
 A state is not continued with another question or other data, nor with another model: a module is
 known by a digest of its weights, any other callable by its answers to the first images.
+
+Of several processes each writes a file of its own, with all that was known when it started and what
+it measured since. All of these files together are the state, whoever continues it.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,46 +25,63 @@ from torch import Tensor, nn
 
 from upright.evaluation.stream import Chunk
 from upright.files import write_whole
+from upright.ranks import ALONE, Ranks
 
-__all__ = ["State", "digest_of", "load_state", "save_state"]
+__all__ = ["Piece", "State", "StateFiles", "checksum", "digest_of", "load_state", "save_state"]
+
+_PIECES = "images/"
+
+
+@dataclass
+class Piece:
+    """What was measured of one chunk."""
+
+    images: int
+    checksum: int = 0
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+    totals: dict[str, float] = field(default_factory=dict)
+
+    def keep(self, **arrays: Tensor) -> None:
+        """Keep arrays, one row for each image."""
+        self.arrays.update({name: array.detach().cpu() for name, array in arrays.items()})
 
 
 @dataclass
 class State:
-    """What was measured so far: arrays by name, each a list of one tensor for each chunk."""
+    """What was measured so far: a piece for each chunk, by where it starts in the data."""
 
     question: dict[str, object]
-    arrays: dict[str, list[Tensor]] = field(default_factory=dict)
-    totals: dict[str, float] = field(default_factory=dict)
-    done: int = 0
-    checksum: int = 0
-
-    def keep(self, **arrays: Tensor) -> None:
-        """Keep one chunk's arrays."""
-        for name, array in arrays.items():
-            self.arrays.setdefault(name, []).append(array.detach().cpu())
-
-    def add(self, name: str, amount: float) -> None:
-        """Add to a running total."""
-        self.totals[name] = self.totals.get(name, 0) + amount
+    pieces: dict[int, Piece] = field(default_factory=dict)
+    constants: dict[str, Tensor] = field(default_factory=dict)
+    """Arrays that are the same for all chunks."""
 
     def once(self, name: str, array: Tensor) -> Tensor:
         """Keep an array that is the same for all chunks, and give the one that was kept first."""
-        return self.arrays.setdefault(name, [array.detach().cpu()])[0]
+        return self.constants.setdefault(name, array.detach().cpu())
 
     def joined(self, name: str) -> Tensor:
-        return torch.cat(self.arrays[name])
+        return torch.cat([piece.arrays[name] for _, piece in sorted(self.pieces.items())])
 
     def optional(self, name: str) -> Tensor | None:
-        return self.joined(name) if name in self.arrays else None
+        known = any(name in piece.arrays for piece in self.pieces.values())
+        return self.joined(name) if known else None
+
+    def total(self, name: str) -> float:
+        return sum(piece.totals[name] for _, piece in sorted(self.pieces.items()))
+
+    def merge(self, other: State) -> None:
+        """Take over what another state has beside this one."""
+        self.pieces = other.pieces | self.pieces
+        self.constants = other.constants | self.constants
 
 
-def checksum(chunk: Chunk, before: int) -> int:
-    """Continue a checksum of images and labels."""
+def checksum(chunk: Chunk) -> int:
+    """Give a checksum of images and labels."""
+    total = 0
     for part in (chunk.images, chunk.labels):
         content = part.detach().cpu().contiguous().view(torch.uint8).numpy()
-        before = zlib.crc32(content.tobytes(), before)
-    return before
+        total = zlib.crc32(content.tobytes(), total)
+    return total
 
 
 def digest_of(model: object) -> str | None:
@@ -77,14 +99,14 @@ def digest_of(model: object) -> str | None:
 
 def save_state(path: Path, state: State) -> None:
     """Write a state whole or not at all."""
+    pieces = sorted(state.pieces.items())
     metadata = {
         "question": json.dumps(state.question, sort_keys=True),
-        "totals": json.dumps(state.totals),
-        "done": str(state.done),
-        "checksum": str(state.checksum),
+        "pieces": json.dumps([[at, it.images, it.checksum, it.totals] for at, it in pieces]),
     }
-    arrays = {name: state.joined(name).contiguous() for name in state.arrays}
-    write_whole(path, save(arrays, metadata))
+    names = pieces[0][1].arrays if pieces else {}
+    arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in names}
+    write_whole(path, save(arrays | state.constants, metadata))
 
 
 def load_state(path: Path, question: dict[str, object]) -> State:
@@ -94,16 +116,11 @@ def load_state(path: Path, question: dict[str, object]) -> State:
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            arrays = {name: [file.get_tensor(name)] for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         asked = json.loads(metadata["question"])
-        state = State(
-            question,
-            arrays,
-            json.loads(metadata["totals"]),
-            int(metadata["done"]),
-            int(metadata["checksum"]),
-        )
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        state = State(question, _pieces(json.loads(metadata["pieces"]), arrays))
+        state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
         raise ValueError(
             f"{path} is not the state of an evaluation ({error}); remove it"
         ) from error
@@ -114,3 +131,53 @@ def load_state(path: Path, question: dict[str, object]) -> State:
             "remove it or name another file"
         )
     return state
+
+
+def _pieces(about: list[list[Any]], arrays: dict[str, Tensor]) -> dict[int, Piece]:
+    """Cut arrays over all chunks into those of each."""
+    sizes = [images for _, images, _, _ in about]
+    pieces = {at: Piece(images, check, {}, totals) for at, images, check, totals in about}
+    for name, array in arrays.items():
+        if name.startswith(_PIECES):
+            for piece, rows in zip(pieces.values(), array.split(sizes), strict=True):
+                piece.arrays[name.removeprefix(_PIECES)] = rows
+    return pieces
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """The file of one process, or those of several; without a path nothing is kept."""
+
+    path: Path | None
+    ranks: Ranks = ALONE
+
+    def load(self, question: dict[str, object], model: object) -> State:
+        """Read all files, also those of more processes than there are now."""
+        if self.path is None:
+            return State(question)
+        question = question | {"model": digest_of(model)}
+        state = load_state(self.path, question)
+        for file in _files_of_ranks(self.path):
+            state.merge(load_state(file, question))
+        return state
+
+    def save(self, state: State, chunk: Chunk) -> None:
+        """Write this process's file, after one more chunk."""
+        if self.path is None:
+            return
+        state.pieces[chunk.start].checksum = checksum(chunk)
+        name = self.path.name if self.ranks.leads else f"{self.path.name}.rank-{self.ranks.rank}"
+        save_state(self.path.with_name(name), state)
+
+    def finish(self, state: State) -> None:
+        """Leave one file, with all of it."""
+        if self.path is None or not (files := _files_of_ranks(self.path)):
+            return
+        save_state(self.path, state)
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def _files_of_ranks(path: Path) -> list[Path]:
+    files = path.parent.glob(f"{glob.escape(path.name)}.rank-*")
+    return sorted(file for file in files if file.suffix.removeprefix(".rank-").isdigit())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from upright.pose import Pose
+from upright.ranks import ALONE, Part
 from upright.seeds import seed_for
 from upright.train.recipe import Recipe
 from upright.warp import warp
@@ -37,14 +38,22 @@ class Batches:
         return self._order[place * size : (place + 1) * size]
 
 
-def augment(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """Mirror and shift images at random, as the recipe says."""
-    count, device = len(images), images.device
+def augment(
+    images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part | None = None
+) -> Tensor:
+    """Mirror and shift images at random, as the recipe says.
+
+    Of images that are a part of a batch, each gets what it gets in the whole batch.
+    """
+    part, device = part or ALONE.part(len(images)), images.device
     if recipe.flips:
-        mirrored = torch.rand(count, generator=generator, device=device) < 0.5
+        mirrored = torch.rand(part.whole, generator=generator, device=device) < 0.5
+        mirrored = part.take(mirrored)
         images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
     if recipe.max_shift:
         reach = recipe.max_shift
-        shift = torch.randint(-reach, reach + 1, (2, count), generator=generator, device=device)
+        size = (2, part.whole)
+        shift = torch.randint(-reach, reach + 1, size, generator=generator, device=device)
+        shift = part.take(shift, 1)
         images = warp(images, Pose.of(dx=shift[0], dy=shift[1]))
     return images

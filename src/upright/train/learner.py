@@ -22,8 +22,11 @@ from upright.models import (
     has_triton,
 )
 from upright.objective import LossTerms, RegularizedLoss
+from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augment
+from upright.train.global_norm import with_global_norms
+from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
 
@@ -65,9 +68,17 @@ class Learner:
     """What a run changes as it goes: weights, buffers and momentum; and how it takes a step."""
 
     def __init__(
-        self, recipe: Recipe, data: LabelledImages, device: torch.device, speed: Speed = PLAIN
+        self,
+        recipe: Recipe,
+        data: LabelledImages,
+        device: torch.device,
+        speed: Speed = PLAIN,
+        *,
+        ranks: Ranks = ALONE,
+        sync_batch_norm: bool = False,
     ) -> None:
         self.recipe, self.device, self.speed = recipe, device, speed
+        self.ranks, self._part = ranks, batch_part(recipe, ranks)
         if speed.graph:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
@@ -75,14 +86,21 @@ class Learner:
             recipe.model, classes=len(data.classes), channels=data.images.shape[1]
         ).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if sync_batch_norm and not ranks.alone:
+            with_global_norms(self.model, ranks)
         self.model.train()
         self.optimizer = make_optimizer(self.model, recipe, device)
         self._batches = Batches(len(data), recipe)
         self._images, self._labels = data.images.to(device), data.labels.to(device)
-        self._rows = torch.zeros(recipe.batch, dtype=torch.long, device=device)
+        self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
-        self._loss = RegularizedLoss(recipe.objective, recipe.space, generator=self._generator)
-        self._forward, self._search_model = self._make_passes()
+        space = part_of_space(recipe.space, self._part)
+        self._loss = RegularizedLoss(recipe.objective, space, generator=self._generator)
+        forward, search = self._make_passes()
+        # A search synchronises nothing: it has no gradients of weights.
+        self._forward, self._search_model = synchronised(forward, ranks), search or forward
+        # Makes the mean over ranks the mean over images, also where parts differ in size.
+        self._weight = torch.tensor(ranks.size * self._part.fraction, device=device)
         # A stream of its own: several runs on one card work at the same time.
         self._stream = torch.cuda.Stream(device) if speed.graph else None
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -132,8 +150,9 @@ class Learner:
         """Set all in which one step differs from another."""
         seed = seed_for(self.recipe.seed, "step", step)
         self._generator.manual_seed(seed)
-        torch.manual_seed(seed)  # for networks with dropout
-        self._rows.copy_(self._batches.rows(step), non_blocking=True)
+        # For networks with dropout; no two ranks drop alike.
+        torch.manual_seed(seed_for(seed, "rank", self.ranks.rank) if self.ranks.rank else seed)
+        self._rows.copy_(self._part.take(self._batches.rows(step)), non_blocking=True)
         rate = self.recipe.learning_rate_at(step)
         if rate != self._rate:
             for group in self.optimizer.param_groups:
@@ -142,13 +161,15 @@ class Learner:
 
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
-        images = augment(self._images[self._rows].float() / 255, self.recipe, self._generator)
+        images = self._images[self._rows].float() / 255
+        images = augment(images, self.recipe, self._generator, self._part)
         terms = self._loss(
             self._forward, images, self._labels[self._rows], search_model=self._search_model
         )
         self.optimizer.zero_grad(set_to_none=True)
-        terms.total.backward()
+        terms.total.backward(self._weight.to(terms.total))
         self.optimizer.step()
+        average_buffers(self.model, self._part, self.ranks)
         for part in PARTS:
             value = getattr(terms, part)
             if value is not None:
@@ -186,9 +207,14 @@ class Learner:
     def means(self) -> dict[str, float]:
         """Give the mean of each part of the loss since the last call."""
         with self._on_stream():
-            means = {part: float(total) / max(1, self._steps) for part, total in self._sums.items()}
+            steps = max(1, self._steps)
+            means = {part: float(self._over_ranks(part)) / steps for part in self._sums}
             self._forget()
         return means
+
+    def _over_ranks(self, part: str) -> Tensor:
+        """The sum over steps of a part of the loss, as the mean over the images of all ranks."""
+        return self.ranks.sum(self._sums[part] * self._part.fraction)
 
     def _forget(self) -> None:
         for total in self._sums.values():
@@ -198,7 +224,7 @@ class Learner:
     def is_sane(self) -> bool:
         """Whether every loss since the last call of ``means`` was finite."""
         with self._on_stream():
-            return bool(self._sums["total"].isfinite())
+            return bool(self._over_ranks("total").isfinite())
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""

@@ -6,8 +6,10 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,8 +18,9 @@ import torch
 from torch import nn
 
 from upright.data import LabelledImages, load_data
+from upright.ranks import ALONE, Ranks
 from upright.train.checkpoint import Checkpoint, RunDirectory
-from upright.train.learner import Learner, Speed
+from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
 from upright.train.recipe import Recipe
 
@@ -54,6 +57,8 @@ def train(
     log_every: int = 100,
     progress: bool = False,
     tensorboard: bool = False,
+    ranks: Ranks = ALONE,
+    sync_batch_norm: bool = False,
 ) -> TrainedRun:
     """Train a network by a recipe, in a run directory.
 
@@ -68,6 +73,10 @@ def train(
         log_every: steps between lines of the log.
         progress: show a bar with the loss, accuracies, speed and time left.
         tensorboard: write TensorBoard events too.
+        ranks: the processes that share each batch, see ``joined_ranks``; all of them call this
+            with the same arguments, and rank 0 alone writes.
+        sync_batch_norm: let batch norms take their statistics over the images of all ranks, as in
+            one process; otherwise each rank normalises its own images.
     """
     (run,) = train_together(
         {Path(out): recipe},
@@ -79,6 +88,8 @@ def train(
         log_every=log_every,
         progress=progress,
         tensorboard=tensorboard,
+        ranks=ranks,
+        sync_batch_norm=sync_batch_norm,
     )
     return run
 
@@ -94,6 +105,8 @@ def train_together(
     log_every: int = 100,
     progress: bool = False,
     tensorboard: bool = False,
+    ranks: Ranks = ALONE,
+    sync_batch_norm: bool = False,
 ) -> list[TrainedRun]:
     """Train several networks on the same data side by side, each in its run directory.
 
@@ -106,14 +119,22 @@ def train_together(
     place = torch.device(device)
     data = _shared_data(data, list(recipes.values()))
     digest = data.digest()
+    if len(set(ranks.gather(digest))) > 1:
+        raise ValueError("the processes have different data; give all of them the same files")
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
-    with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
-        fast = (speed or Speed()).possible_on(place)
+    # Its own device only: a process has no business on the GPUs of other ranks.
+    forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
+    with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as logs:
+        fast = _possible_speed(speed or Speed(), place, ranks)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
-        learners = [Learner(recipe, data, place, fast) for recipe in recipes.values()]
+        learners = [
+            Learner(recipe, data, place, fast, ranks=ranks, sync_batch_norm=sync_batch_norm)
+            for recipe in recipes.values()
+        ]
         runs = []
         for path, learner in zip(recipes, learners, strict=True):
-            directory = RunDirectory.create(
+            create = partial(
+                RunDirectory.create,
                 path,
                 learner.recipe,
                 classes=data.classes,
@@ -121,22 +142,11 @@ def train_together(
                 resume=resume,
                 data_digest=digest,
             )
-            runs.append(_Run(directory, learner, checkpoint_every, log_every))
+            runs.append(_Run(ranks.lead(create), learner, checkpoint_every, log_every))
         for run in runs:
             bar = progress and run is runs[-1]
-            log = Log(run.directory.path, run.step, run.recipe, bar=bar, tensorboard=tensorboard)
-            run.log = logs.enter_context(log)
-        for run in runs:  # before the first step: nothing may run while a graph is recorded
-            run.learner.make_ready()
-        began = time.perf_counter()
-        while not interrupted.is_set() and (going := [run for run in runs if not run.over]):
-            for run in going:
-                if not interrupted.is_set():
-                    run.advance()
-            now = time.perf_counter()
-            for run in going:
-                run.seconds += (now - began) / len(going)
-            began = now
+            ranks.lead(partial(run.open_log, logs, bar=bar, tensorboard=tensorboard))
+        _take_turns(runs, stop)
         for run in runs:
             run.settle()
     for run in runs:
@@ -161,11 +171,15 @@ class _Run:
         self.step = self._saved = 0
         self.failure: Exception | None = None
         self.seconds = 0.0
-        checkpoint = directory.load()
+        checkpoint = learner.ranks.lead(directory.load)
         if checkpoint is not None:
             learner.restore(checkpoint.tensors)
             self.step = self._saved = checkpoint.step
             self.seconds = checkpoint.seconds
+
+    def open_log(self, logs: contextlib.ExitStack, *, bar: bool, tensorboard: bool) -> None:
+        log = Log(self.directory.path, self.step, self.recipe, bar=bar, tensorboard=tensorboard)
+        self.log = logs.enter_context(log)
 
     @property
     def finished(self) -> bool:
@@ -184,7 +198,7 @@ class _Run:
 
     def _advance(self) -> None:
         """Take a step; write the log and a checkpoint when they are due."""
-        self.learner.step(self.step)
+        self._take_step()
         self.step += 1
         logs = self.step % self._log_every == 0 or self.finished
         saves = self.step % self._checkpoint_every == 0
@@ -192,10 +206,19 @@ class _Run:
         if (logs or saves or self.learner.device.type == "cpu") and not self.learner.is_sane():
             raise ValueError(_diverged(self.step, self.recipe, self.directory))
         if logs:
-            rate = self.recipe.learning_rate_at(self.step - 1)
-            self.log.write(self.step, self.learner.means(), rate)
+            rate, means = self.recipe.learning_rate_at(self.step - 1), self.learner.means()
+            self.learner.ranks.lead(lambda: self.log.write(self.step, means, rate))
         if saves:
             self.save()
+
+    def _take_step(self) -> None:
+        """Take a step. Of several ranks one alone may fail in it, which then ends all of them."""
+        try:
+            self.learner.step(self.step)
+        except (ValueError, OSError) as failure:
+            if self.learner.ranks.alone:
+                raise
+            raise RuntimeError(f"rank {self.learner.ranks.rank} failed: {failure}") from failure
 
     def settle(self) -> None:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
@@ -208,8 +231,25 @@ class _Run:
         finite = all(bool(tensor.isfinite().all()) for tensor in state.values())
         if not (finite and self.learner.is_sane()):
             raise ValueError(_diverged(self.step, self.recipe, self.directory))
-        self.directory.save(Checkpoint(self.step, state, self.seconds))
+        checkpoint = Checkpoint(self.step, state, self.seconds)
+        self.learner.ranks.lead(lambda: self.directory.save(checkpoint))
         self._saved = self.step
+
+
+def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
+    """Advance all runs step by step, until they are over or told to stop."""
+    for run in runs:  # before the first step: nothing may run while a graph is recorded
+        run.learner.make_ready()
+    began, stopped = time.perf_counter(), False
+    while not stopped and (going := [run for run in runs if not run.over]):
+        for run in going:
+            stopped = stopped or stop()
+            if not stopped:
+                run.advance()
+        now = time.perf_counter()
+        for run in going:
+            run.seconds += (now - began) / len(going)
+        began = now
 
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
@@ -231,21 +271,36 @@ def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
     )
 
 
+def _possible_speed(speed: Speed, device: torch.device, ranks: Ranks) -> Speed:
+    """Leave out what cannot be done here, and say so."""
+    possible = speed.possible_on(device)
+    if possible != PLAIN and not ranks.alone:
+        message = f"no CUDA graph, kernels or compilation: {ranks.size} processes share the step"
+        warnings.warn(message, SlowPath, stacklevel=3)
+        return PLAIN
+    return possible
+
+
 @contextlib.contextmanager
-def _interruptions() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C or SIGTERM into an event; the second acts as it always does."""
+def _interruptions(ranks: Ranks) -> Iterator[Callable[[], bool]]:
+    """Give a function that says, to all ranks at once, whether any was told to stop.
+
+    The first Ctrl-C or SIGTERM does; the second acts as it always does in a process that is alone.
+    Of several, each may be told twice, by torchrun and by what told torchrun.
+    """
     event = threading.Event()
     before: dict[int, Any] = {}
 
     def note(number: int, _frame: FrameType | None) -> None:
         event.set()
-        signal.signal(number, before[number])
+        if ranks.alone:
+            signal.signal(number, before[number])
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             before[number] = signal.signal(number, note)
     try:
-        yield event
+        yield lambda: ranks.any(event.is_set())
     finally:
         for handled, handler in before.items():
             signal.signal(handled, handler)
