@@ -11,8 +11,9 @@ from tyro.conf import Positional, arg
 
 from upright.cli.messages import say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
+from upright.data import load_data
 from upright.objective import Objective
-from upright.train import Recipe, train_together
+from upright.train import Recipe, published, train_together
 
 __all__ = ["Train"]
 
@@ -40,6 +41,8 @@ class Train:
     """Unique images a step."""
     learning_rate: float = 0.1
     """Divided by 10 after half and after three quarters of the steps."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """SGD with momentum 0.9, or Adam (amsgrad), which wants a lower rate, such as 0.002."""
     weight_decay: float = 2e-4
     weight: Annotated[float | None, arg(name="lambda", metavar="λ", help_behavior_hint="")] = None
     """Weight of the penalty; without, 8 for KL and 1 for L2."""
@@ -49,6 +52,9 @@ class Train:
     """Largest rotation either way, in degrees."""
     flips: bool = True
     """Mirror images left-right at random."""
+    published: bool = False
+    """Train stn, etn and stn-affine as it was published: Adam, 300 epochs, no augmentation, in
+    place of the options for that. Other networks keep theirs, by default the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -67,8 +73,13 @@ class Train:
 
     def __call__(self) -> None:
         """Train, and say where the run is."""
+        recipes, data = self._recipes(), None
+        if self.published:
+            data = load_data(self.data, split="train", limit=self.train_images)
+            recipes = {path: published(each, len(data)) for path, each in recipes.items()}
         runs = train_together(
-            self._recipes(),
+            recipes,
+            data=data,
             resume=self.resume,
             device=parse_device(self.device),
             checkpoint_every=self.checkpoint_every,
@@ -79,7 +90,7 @@ class Train:
         for run in runs:
             print(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
         if not all(run.finished for run in runs):
-            say(f"stopped before step {self.steps}; --resume continues")
+            say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
             raise SystemExit(130)
 
     def _recipes(self) -> dict[Path, Recipe]:
@@ -104,6 +115,7 @@ class Train:
             steps=self.steps,
             batch=self.batch,
             learning_rate=self.learning_rate,
+            optimizer=self.optimizer,
             weight_decay=self.weight_decay,
             flips=self.flips,
             precision=self.precision,

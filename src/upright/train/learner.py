@@ -16,6 +16,7 @@ from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_tri
 from upright.objective import LossTerms, RegularizedLoss
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augment
+from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
 
@@ -54,7 +55,8 @@ PLAIN = Speed(graph=False, compile=False, kernels=False)
 
 
 class Learner:
-    """What a run changes as it goes: weights, buffers and momentum; and how it takes a step."""
+    """What a run changes as it goes: weights, buffers and what the optimiser keeps; and how it
+    takes a step."""
 
     def __init__(
         self, recipe: Recipe, data: LabelledImages, device: torch.device, speed: Speed = PLAIN
@@ -168,39 +170,13 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """Give all that has to be kept, by name."""
-        tensors = model_tensors(self.model)
-        for name, parameter in self.model.named_parameters():
-            momentum = self.optimizer.state[parameter].get("momentum_buffer")
-            tensors[f"momentum/{name}"] = (
-                torch.zeros_like(parameter) if momentum is None else momentum
-            ).detach()
-        return tensors
+        kept = optimizer_tensors(self.model, self.optimizer, self.recipe)
+        return model_tensors(self.model) | kept
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
         load_weights(self.model, tensors)
-        for name, parameter in self.model.named_parameters():
-            state = self.optimizer.state[parameter]
-            momentum = state.get("momentum_buffer")
-            if momentum is None:
-                momentum = state["momentum_buffer"] = torch.zeros_like(parameter.detach())
-            momentum.copy_(tensors[f"momentum/{name}"])
-
-
-def make_optimizer(model: nn.Module, recipe: Recipe, device: torch.device) -> torch.optim.SGD:
-    """Make SGD that decays matrices and kernels, and leaves norms and biases alone."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {
-            "params": [parameter for parameter in parameters if (parameter.ndim > 1) == decayed],
-            "weight_decay": recipe.weight_decay if decayed else 0.0,
-            # A tensor of its own for each group: a graph reads it anew at every step.
-            "lr": torch.tensor(recipe.learning_rate, device=device),
-        }
-        for decayed in (True, False)
-    ]
-    on_gpu = device.type == "cuda"
-    return torch.optim.SGD(groups, momentum=recipe.momentum, fused=on_gpu, foreach=not on_gpu)
+        load_optimizer(self.model, self.optimizer, self.recipe, tensors)
 
 
 class InPrecision(nn.Module):
