@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from upright.cli.messages import say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.data import load_data
-from upright.objective import Objective
+from upright.objective import parse_objective
 from upright.train import Recipe, published, train_together
 
 __all__ = ["Train"]
@@ -28,14 +28,16 @@ class Train:
     """
 
     objectives: Positional[Annotated[tuple[str, ...], arg(metavar="OBJECTIVE [OBJECTIVE ...]")]]
-    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)".
+    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)"; or
+    "LocNet(black)", the first stage of stn-plus.
     Several are trained side by side, each in a folder of its own below DIR."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, cifar10, cifar100, svhn, npz:FILE or folder:DIR."""
     out: Annotated[Path, arg(metavar="DIR")]
     """The run's folder: recipe, log and checkpoints."""
     model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
-    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet."""
+    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet;
+    stn18, etn18 or stn-affine18, with 10, 18 or 34 layers."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""
@@ -107,7 +109,7 @@ class Train:
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
         return Recipe(
-            objective=str(Objective.parse(objective, weight=self.weight)),
+            objective=str(parse_objective(objective, weight=self.weight)),
             data=self.data,
             train_images=self.train_images,
             model=self.model,

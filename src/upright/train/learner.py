@@ -13,7 +13,7 @@ from upright.attacks import CandidateSearch
 from upright.checks import Model
 from upright.data import LabelledImages
 from upright.models import FusedResNet, ResNet, build_network, can_fuse, has_triton
-from upright.objective import LossTerms, RegularizedLoss
+from upright.objective import LossTerms, Objective, make_loss
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augment
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
@@ -66,7 +66,9 @@ class Learner:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
         self.model = build_network(
-            recipe.model, classes=len(data.classes), channels=data.images.shape[1]
+            recipe.model,
+            classes=len(recipe.outputs(data.classes)),
+            channels=data.images.shape[1],
         ).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model.train()
@@ -75,7 +77,7 @@ class Learner:
         self._images, self._labels = data.images.to(device), data.labels.to(device)
         self._rows = torch.zeros(recipe.batch, dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
-        self._loss = RegularizedLoss(recipe.objective, recipe.space, generator=self._generator)
+        self._loss = make_loss(recipe.objective, recipe.space, generator=self._generator)
         self._forward: Model = InPrecision(self.model, recipe.precision)
         if speed.compile:
             self._forward = torch.compile(self._forward, dynamic=False)
@@ -86,7 +88,10 @@ class Learner:
 
     def _make_search_model(self) -> Model | None:
         """A faster network for searches that need no gradient, where there is one."""
-        searches = isinstance(self._loss.objective.attack, CandidateSearch)
+        objective = self._loss.objective
+        searches = isinstance(objective, Objective) and isinstance(
+            objective.attack, CandidateSearch
+        )
         half = self.recipe.precision == "bfloat16"
         if not (self.speed.kernels and searches and half and can_fuse(self.model)):
             return None

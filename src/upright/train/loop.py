@@ -115,7 +115,7 @@ def train_together(
             directory = RunDirectory.create(
                 path,
                 learner.recipe,
-                classes=data.classes,
+                classes=learner.recipe.outputs(data.classes),
                 channels=data.images.shape[1],
                 resume=resume,
                 data_digest=digest,

@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from upright.objective import Objective
+from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, TransformSpace
 
 __all__ = ["Recipe"]
@@ -61,8 +61,9 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check_kinds(self)
-        parsed = Objective.parse(self.objective)
-        shift = (4 if parsed.attack is None else 0) if self.max_shift is None else self.max_shift
+        parsed = parse_objective(self.objective)
+        is_std = isinstance(parsed, Objective) and parsed.attack is None
+        shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
         object.__setattr__(self, "objective", str(parsed))
         object.__setattr__(self, "max_shift", shift)
@@ -75,6 +76,11 @@ class Recipe:
         drops = sum(step >= drop * self.steps for drop in self.drops)
         decays = step // self.decay_every
         return float(self.learning_rate / 10**drops * self.decay**decays)
+
+    def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """Name the network's outputs: the classes of the data, or the parts of a pose."""
+        is_locnet = isinstance(parse_objective(self.objective), LocNet)
+        return ("dx", "dy", "angle") if is_locnet else classes
 
     def as_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
