@@ -33,7 +33,7 @@ __all__ = ["CentroidPredictor", "centroid", "circular_centroid", "etn"]
 
 _SLOPE = 0.1
 
-FLAT = 0.1
+FLAT = 0.01
 """Below this length, the mean of unit vectors says more of rounding than of a direction."""
 
 

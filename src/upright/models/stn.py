@@ -1,11 +1,13 @@
 """Spatial transformer networks (Jaderberg et al. 2015): the motion is predicted directly.
 
 ``stn18`` is as it was configured beside ETN by Tai, Bailis and Valiant (2019): three transformers,
-for translation, for rotation and scale, and for the scale in x. ``stn-affine18`` is the ordinary
-one: one transformer, six numbers. Both start from the identity.
+for translation, for rotation and scale, and for the scale in x, each in its own coordinates.
+``stn-affine18`` is the ordinary one: one transformer, six numbers. Both start from the identity.
 """
 
 from __future__ import annotations
+
+import math
 
 from torch import Tensor, nn
 
@@ -43,7 +45,10 @@ class DirectPredictor(nn.Module):
         self.bounded = bounded
 
     def forward(self, look: Tensor) -> Tensor:
-        numbers: Tensor = self.linear(self.layers(look))
+        features = self.layers(look)
+        # Adam moves every weight by its rate: without the root, all of them together would turn an
+        # image upside down within ten steps.
+        numbers: Tensor = self.linear(features) / math.sqrt(features.shape[1])
         return numbers.tanh() if self.bounded else numbers
 
 
