@@ -1,6 +1,6 @@
 """How much of a large rotation STN and ETN undo, before and after they learned from labels alone.
 
-    python benchmarks/straighten.py [--networks stn10x0.25 etn10x0.25] [--steps 600]
+    python benchmarks/straighten.py [--networks stn10x0.25 etn10x0.25] [--steps 1200]
 
 Glyphs, at half their size, turned by up to 75 degrees. Each test image has an upright twin:
 same digit, font, colours and noise. A network that undoes rotations brings both to the same
@@ -119,8 +119,9 @@ def trained(name: str, way: str, steps: int, count: int) -> Straightening:
     if way == "together":
         learn(model, [model], *turned, steps=steps, rate=2e-3)
         return model
-    learn(model, [model.classifier], *images_of(count, NONE, "train"), steps=200, rate=2e-3)
-    learn(model, [model.transformers], *turned, steps=steps, rate=5e-3)
+    upright = images_of(count, NONE, "train")
+    learn(model, [model.classifier], *upright, steps=min(300, steps), rate=2e-3)
+    learn(model, [model.transformers], *turned, steps=steps, rate=3e-3)
     return model
 
 
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--networks", nargs="+", default=["stn10x0.25", "etn10x0.25"])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--images", type=int, default=3000)
     parser.add_argument("--test-images", type=int, default=400)
     options = parser.parse_args(argv)

@@ -81,8 +81,8 @@ def circular_centroid(heat: Tensor) -> Tensor:
     angle = math.pi * _places(heat)
     sin = ((heat - heat.flip(-1)) / 2 * angle.sin()).sum(-1)
     cos = (heat * angle.cos()).sum(-1)
-    missing = F.relu(FLAT - torch.hypot(sin, cos).detach())
-    return torch.atan2(sin, cos + missing) / math.pi
+    length = (sin.square() + cos.square() + 1e-12).sqrt()  # the root of 0 has no slope
+    return torch.atan2(sin, cos + F.relu(FLAT - length)) / math.pi
 
 
 def _places(heat: Tensor) -> Tensor:
