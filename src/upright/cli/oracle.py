@@ -62,13 +62,10 @@ def _table(result: OracleResult, title: str) -> Table:
     table = Table(title=Text(f"ORACLE {title}: {len(result.correct)} images"), caption=ORACLE)
     for heading in ("attack", "accuracy %", "95 % interval"):
         table.add_column(heading, justify="left" if heading == "attack" else "right")
-    figures = zip(
-        ("natural", result.attack),
-        (result.natural_accuracy, result.accuracy),
-        result.intervals,
-        strict=True,
-    )
-    for name, accuracy, interval in figures:
+    for name, accuracy, interval in (
+        ("natural", result.natural_accuracy, result.natural_interval),
+        (result.attack, result.accuracy, result.interval),
+    ):
         limits = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
         table.add_row(Text(f"{name} (oracle)"), f"{100 * accuracy:.2f}", limits)
     return table

@@ -55,8 +55,8 @@ class Train:
     flips: bool = True
     """Mirror images left-right at random."""
     published: bool = False
-    """Train stn, etn and stn-affine as it was published: Adam, 300 epochs, no augmentation, in
-    place of the options for that. Other networks keep theirs, by default the paper's."""
+    """Train stn, etn and stn-affine as was published: Adam, 300 epochs, no augmentation, in place
+    of the options for that. Other networks keep theirs, by default the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
     precision: Literal["float32", "bfloat16"] = "float32"

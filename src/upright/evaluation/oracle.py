@@ -9,7 +9,7 @@ nothing about how accurate a network is under attack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -48,15 +48,16 @@ class OracleResult:
         return float(self.natural_correct.double().mean())
 
     @property
+    def natural_interval(self) -> Interval:
+        return wilson_interval(int(self.natural_correct.sum()), len(self.correct))
+
+    @property
     def accuracy(self) -> float:
         return float(self.correct.double().mean())
 
     @property
-    def intervals(self) -> tuple[Interval, Interval]:
-        """At 95 %, of the natural accuracy and of the other."""
-        counts = (int(self.natural_correct.sum()), int(self.correct.sum()))
-        natural, attacked = (wilson_interval(count, len(self.correct)) for count in counts)
-        return natural, attacked
+    def interval(self) -> Interval:
+        return wilson_interval(int(self.correct.sum()), len(self.correct))
 
 
 @torch.no_grad()
@@ -124,13 +125,7 @@ class _Batch:
         for pose in poses:
             if not len(standing):
                 break
-            rest = _Batch(
-                self.locator,
-                self.classifier,
-                self.images[standing],
-                self.labels[standing],
-                self.fill,
-            )
+            rest = replace(self, images=self.images[standing], labels=self.labels[standing])
             standing = standing[rest.correct(pose[standing])]
         correct = torch.zeros(len(self.images), dtype=torch.bool, device=self.images.device)
         return correct.index_fill(0, standing, True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 from upright.models.coordinates import Affine, Coordinates, RotationScale, ScaleX, Translation
 from upright.models.etn_resnet import etn_resnet
 from upright.models.layers import batch_norm
 from upright.models.registry import network
-from upright.models.transformer import Straightening, Transformer
+from upright.models.transformer import Straightening, Transformer, full_precision
 
 __all__ = ["DirectPredictor", "stn", "stn_affine"]
 
@@ -45,10 +46,12 @@ class DirectPredictor(nn.Module):
         self.bounded = bounded
 
     def forward(self, look: Tensor) -> Tensor:
-        features = self.layers(look)
-        # Adam moves every weight by its rate: without the root, all of them together would turn an
-        # image upside down within ten steps.
-        numbers: Tensor = self.linear(features) / math.sqrt(features.shape[1])
+        features = full_precision(self.layers(look))
+        with torch.autocast(look.device.type, enabled=False):
+            numbers: Tensor = self.linear(features)
+        # Adam moves every weight by its rate: without the root, all of them together soon turn
+        # images upside down, where the tanh is flat and nothing is learned.
+        numbers = numbers / math.sqrt(features.shape[1])
         return numbers.tanh() if self.bounded else numbers
 
 
