@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tiny_runs import Plan, colours, newest, register_tiny, tiny_recipe
+from tiny_runs import Plan, colours, fail, newest, register_tiny, tiny_recipe
 from upright.models import network
 from upright.train import Recipe, RunDirectory, train
 
@@ -42,6 +42,23 @@ class Scaled(nn.Module):
         return self.gain * (images.flatten(1).double() @ self.weight.T) + self.bias
 
 
+Arrays = dict[str, np.ndarray]
+
+
+def gradients_of(values: Arrays, x: np.ndarray, y: np.ndarray, decay: float) -> Arrays:
+    """Gradients of the mean cross-entropy of ``Scaled``, with the decay of its weight."""
+    weight, gain, bias = (values[name] for name in ("weight", "gain", "bias"))
+    inner = x @ weight.T
+    logits = gain * inner + bias
+    exponentials = np.exp(logits - logits.max(1, keepdims=True))
+    slope = (exponentials / exponentials.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
+    return {
+        "weight": (slope * gain).T @ x + decay * weight,
+        "gain": (slope * inner).sum(0),
+        "bias": slope.sum(0),
+    }
+
+
 @dataclass
 class ByHand:
     """SGD with momentum on the mean cross-entropy of ``Scaled``, in numpy, gradients by hand."""
@@ -50,19 +67,41 @@ class ByHand:
     momentum: dict[str, np.ndarray]
 
     def step(self, x: np.ndarray, y: np.ndarray, *, rate: float, recipe: Recipe) -> None:
-        weight, gain, bias = (self.values[name] for name in ("weight", "gain", "bias"))
-        inner = x @ weight.T
-        logits = gain * inner + bias
-        exponentials = np.exp(logits - logits.max(1, keepdims=True))
-        slope = (exponentials / exponentials.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
-        gradients = {
-            "weight": (slope * gain).T @ x + recipe.weight_decay * weight,
-            "gain": (slope * inner).sum(0),
-            "bias": slope.sum(0),
-        }
-        for name, gradient in gradients.items():
+        for name, gradient in gradients_of(self.values, x, y, recipe.weight_decay).items():
             self.momentum[name] = recipe.momentum * self.momentum[name] + gradient
             self.values[name] = self.values[name] - rate * self.momentum[name]
+
+
+KEPT_BY_ADAM = ("model", "momentum", "square", "largest_square", "steps")
+
+
+@dataclass
+class AdamByHand:
+    """Adam with the largest square so far (Reddi et al. 2018), as PyTorch's manual has it."""
+
+    values: Arrays
+    first: Arrays
+    second: Arrays
+    largest: Arrays
+    steps: int = 0
+
+    @staticmethod
+    def start() -> AdamByHand:
+        parameters = dict(Scaled().named_parameters())
+        values = {name: parameters[name].detach().numpy() for name in ("weight", "gain", "bias")}
+        zeros = {name: np.zeros_like(value) for name, value in values.items()}
+        return AdamByHand(values, dict(zeros), dict(zeros), dict(zeros))
+
+    def step(self, x: np.ndarray, y: np.ndarray, *, rate: float, recipe: Recipe) -> None:
+        self.steps += 1
+        for name, gradient in gradients_of(self.values, x, y, recipe.weight_decay).items():
+            kept = recipe.momentum
+            self.first[name] = kept * self.first[name] + (1 - kept) * gradient
+            self.second[name] = 0.999 * self.second[name] + 0.001 * gradient**2
+            self.largest[name] = np.maximum(self.largest[name], self.second[name])
+            mean = self.first[name] / (1 - kept**self.steps)
+            size = np.sqrt(self.largest[name] / (1 - 0.999**self.steps)) + 1e-8
+            self.values[name] = self.values[name] - rate * mean / size
 
 
 def test_sgd_with_momentum_decays_weights_and_neither_gains_nor_biases(tmp_path: Path) -> None:
@@ -101,6 +140,37 @@ def test_sgd_with_momentum_decays_weights_and_neither_gains_nor_biases(tmp_path:
     assert checkpoint.tensors["model/seen"] == 4 * len(data)
 
 
+def test_adam_keeps_the_largest_square_and_decays_only_weights(tmp_path: Path) -> None:
+    network("scaled", "scaled")(lambda **_: Scaled())
+    data = colours()
+    recipe = tiny_recipe(
+        model="scaled",
+        objective="std",
+        batch=len(data),
+        max_shift=0,
+        flips=False,
+        steps=4,
+        learning_rate=0.1,
+        weight_decay=0.1,
+        momentum=0.75,
+        optimizer="adam",
+    )
+    train(recipe, tmp_path, data=data)
+    hand = AdamByHand.start()
+    x = data.images.numpy().reshape(len(data), PIXELS) / 255
+    for rate in (0.1, 0.1, 0.01, 0.001):
+        hand.step(x, data.labels.numpy(), rate=rate, recipe=recipe)
+    checkpoint = RunDirectory.open(tmp_path).load()
+    assert checkpoint is not None
+    for name in ("weight", "gain", "bias"):
+        found = {kind: checkpoint.tensors[f"{kind}/{name}"] for kind in KEPT_BY_ADAM}
+        np.testing.assert_allclose(found["model"], hand.values[name], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found["momentum"], hand.first[name], rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(found["square"], hand.second[name], rtol=1e-5, atol=1e-10)
+        np.testing.assert_allclose(found["largest_square"], hand.largest[name], rtol=1e-5)
+        assert found["steps"] == 4
+
+
 def test_equal_recipes_give_equal_weights_whatever_was_drawn_before(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("other", 2)):
         torch.manual_seed(seed)
@@ -122,6 +192,8 @@ def test_the_state_of_the_global_generator_is_left_alone(tmp_path: Path) -> None
         {"momentum": 0.8},
         {"weight_decay": 0.0},
         {"drops": ()},
+        {"decay": 0.5},
+        {"optimizer": "adam"},
         {"flips": False},
         {"max_shift": 1},
         {"objective": "KL(rob, Wo-3)"},
@@ -162,3 +234,14 @@ def test_only_the_inside_of_the_network_is_in_half_precision(
     assert checkpoint is not None
     assert {tensor.dtype for tensor in checkpoint.tensors.values()} == {torch.float32}
     assert not run.model.training
+
+
+def test_adam_resumes_where_the_unbroken_run_ends(tmp_path: Path, plan: Plan) -> None:
+    recipe = tiny_recipe(optimizer="adam", learning_rate=0.01)
+    train(recipe, tmp_path / "unbroken", data=colours())
+    plan[8] = fail
+    with pytest.raises(ZeroDivisionError):
+        train(recipe, tmp_path / "broken", data=colours(), checkpoint_every=3)
+    plan.clear()
+    train(recipe, tmp_path / "broken", data=colours(), resume=True)
+    assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")

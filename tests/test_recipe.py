@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upright import TransformSpace
-from upright.train import Recipe
+from upright.train import Recipe, published
 
 # For each field a value other than the default.
 OTHERS: dict[str, Any] = {
@@ -25,6 +27,9 @@ OTHERS: dict[str, Any] = {
     "batch": 128,
     "learning_rate": 0.05,
     "drops": (0.5,),
+    "decay": 0.99,
+    "decay_every": 2,
+    "optimizer": "adam",
     "momentum": 0.8,
     "weight_decay": 1e-4,
     "flips": False,
@@ -47,6 +52,9 @@ RECIPES = st.builds(
     steps=st.integers(1, 10**9),
     learning_rate=st.floats(1e-9, 1e3),
     drops=st.lists(st.floats(0.01, 1), max_size=4).map(tuple),
+    decay=st.sampled_from([0.5, 0.99, 1.0]),
+    decay_every=st.integers(1, 10**6),
+    optimizer=st.sampled_from(["sgd", "adam"]),
     flips=st.booleans(),
     max_shift=st.none() | st.integers(0, 8),
     seed=st.integers(0, 2**63),
@@ -79,6 +87,7 @@ def test_hashes_are_equal_where_recipes_are(first: Recipe, second: Recipe) -> No
         ({"drops": (0.5, 1)}, {"drops": (0.5, 1.0)}),
         ({"space": TransformSpace.of(2, 10)}, {"space": TransformSpace.of(2.0, 10.0)}),
         ({}, {"space": TransformSpace(), "momentum": 0.9, "seed": 0}),
+        ({}, {"decay": 1, "decay_every": 7}),
     ],
 )
 def test_how_a_recipe_is_spelt_does_not_matter(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -99,9 +108,10 @@ def test_every_field_is_among_those_that_are_changed_here() -> None:
 
 @pytest.mark.parametrize("field", OTHERS)
 def test_each_field_counts(field: str) -> None:
-    changed = Recipe(**{field: OTHERS[field]})
-    assert changed.hash != Recipe().hash
-    (difference,) = Recipe().differences(changed)
+    base = Recipe(decay=0.9)  # without a decay, nothing is done every so many steps
+    changed = replace(base, **{field: OTHERS[field]})
+    assert changed.hash != base.hash
+    (difference,) = base.differences(changed)
     assert difference.startswith(f"{field} ")
     assert repr(changed.as_json()[field]) in difference
 
@@ -129,6 +139,43 @@ def test_each_drop_comes_after_its_part_of_the_steps(steps: int) -> None:
     half, three_quarters = -(-steps // 2), -(-3 * steps // 4)  # rounded up
     expected = [1] * half + [0.1] * (three_quarters - half) + [0.01] * (steps - three_quarters)
     assert rates == pytest.approx(expected)
+
+
+def test_the_decay_multiplies_the_rate_after_every_so_many_steps() -> None:
+    recipe = Recipe(steps=8, learning_rate=1, drops=(0.5,), decay=0.5, decay_every=3)
+    rates = [recipe.learning_rate_at(step) for step in range(8)]
+    assert rates == pytest.approx([1, 1, 1, 0.5, 0.05, 0.05, 0.025, 0.025])
+
+
+def test_recipes_of_before_there_were_optimisers_keep_their_hash() -> None:
+    # The hash as it was defined then, of all fields that there were then.
+    then = [name for name in OTHERS if name not in ("decay", "decay_every", "optimizer")]
+    for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
+        recipe = Recipe(**changes)
+        fields = {name: recipe.as_json()[name] for name in then}
+        fields["space"] = {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        assert recipe.hash == hashlib.sha256(text.encode()).hexdigest()[:12]
+        assert Recipe.from_json(fields) == recipe
+    assert Recipe().hash == "3a2f019ec439"
+
+
+@pytest.mark.parametrize("model", ["stn10", "stn-affine18", "etn34", "etn10x0.25"])
+def test_transformers_were_published_with_adam_for_300_epochs(model: str) -> None:
+    recipe = Recipe(objective="std*", data="svhn", model=model, seed=3, precision="bfloat16")
+    theirs = published(recipe, 73_257)
+    assert (theirs.steps, theirs.batch) == (300 * 572, 128)
+    assert (theirs.optimizer, theirs.weight_decay) == ("adam", 0)
+    assert (theirs.flips, theirs.max_shift) == (False, 0)
+    rates = [theirs.learning_rate_at(epoch * 572) for epoch in (0, 1, 299)]
+    assert rates == pytest.approx([0.002, 0.00198, 0.002 * 0.99**299])
+    assert theirs.learning_rate_at(571) == 0.002
+    assert (theirs.objective, theirs.model, theirs.seed) == ("std*", model, 3)
+
+
+def test_other_networks_keep_their_recipe() -> None:
+    assert published(Recipe(), 50_000) == Recipe()
+    assert published(Recipe(model="gresnet44"), 50_000) == Recipe(model="gresnet44")
 
 
 def test_without_drops_the_learning_rate_stays() -> None:
@@ -184,6 +231,9 @@ def test_a_field_that_is_unknown_or_of_the_wrong_kind_is_named(
         ({"weight_decay": -1e-4}, "weight_decay"),
         ({"momentum": float("inf")}, "momentum"),
         ({"max_shift": -1}, "max_shift"),
+        ({"optimizer": "lion"}, "optimizer"),
+        ({"decay": -0.5}, "decay"),
+        ({"decay": 0.5, "decay_every": 0}, "decay_every"),
         ({"train_images": 0}, "train_images"),
     ],
 )

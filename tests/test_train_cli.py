@@ -12,7 +12,7 @@ import pytest
 from tiny_runs import Plan, colours, newest, register_tiny, save_as_npz, sending
 from upright import evaluate
 from upright.cli import main
-from upright.train import load_network
+from upright.train import Recipe, load_network, published
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -107,6 +107,30 @@ def test_options_reach_the_recipe(upright: Call) -> None:
     assert (recipe["learning_rate"], recipe["weight_decay"]) == (0.5, 0)
     assert recipe["train_images"] == 40
     assert recipe["space"] == {"max_dx": 0.1, "max_dy": 0.1, "max_angle": 15, "unit": "image"}
+
+
+def test_adam_is_an_option(upright: Call) -> None:
+    code, _, err = upright(
+        *("train", "std", *OPTIONS, "--optimizer", "adam", "--learning-rate", 0.002, "--out", "run")
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(Path("run/run.json").read_text())["recipe"]["optimizer"] == "adam"
+
+
+def test_published_counts_epochs_of_the_data_there_are(
+    upright: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Recipe] = []
+    monkeypatch.setattr(
+        "upright.cli.train.train_together",
+        lambda recipes, **_: asked.extend(recipes.values()) or [],
+    )
+    save_as_npz(colours(2 * 128 + 5), Path("many.npz"))
+    options = ("--data", "npz:many.npz", "--model", "etn10", "--published", "--out", "run")
+    assert upright("train", "std*", *options)[0] == 0
+    assert asked == [published(asked[0], 261)]
+    assert (asked[0].objective, asked[0].optimizer) == ("std*", "adam")
+    assert (asked[0].steps, asked[0].decay_every) == (600, 2)
 
 
 @pytest.mark.filterwarnings("default")

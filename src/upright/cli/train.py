@@ -11,8 +11,9 @@ from tyro.conf import Positional, arg
 
 from upright.cli.messages import one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
-from upright.objective import Objective
-from upright.train import Recipe, Speed, train_together
+from upright.data import load_data
+from upright.objective import parse_objective
+from upright.train import Recipe, Speed, published, train_together
 
 __all__ = ["Train"]
 
@@ -27,19 +28,23 @@ class Train:
     """
 
     objectives: Positional[Annotated[tuple[str, ...], arg(metavar="OBJECTIVE [OBJECTIVE ...]")]]
-    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)".
+    """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)"; or
+    "LocNet(black)", the first stage of stn-plus.
     Several are trained side by side, each in a folder of its own below DIR."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, cifar10, cifar100, svhn, npz:FILE or folder:DIR."""
     out: Annotated[Path, arg(metavar="DIR")]
     """The run's folder: recipe, log and checkpoints."""
     model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
-    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet."""
+    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet;
+    stn18, etn18 or stn-affine18, with 10, 18 or 34 layers."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""
     learning_rate: float = 0.1
     """Divided by 10 after half and after three quarters of the steps."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """SGD with momentum 0.9, or Adam (amsgrad), which wants a lower rate, such as 0.002."""
     weight_decay: float = 2e-4
     weight: Annotated[float | None, arg(name="lambda", metavar="λ", help_behavior_hint="")] = None
     """Weight of the penalty; without, 8 for KL and 1 for L2."""
@@ -49,6 +54,9 @@ class Train:
     """Largest rotation either way, in degrees."""
     flips: bool = True
     """Mirror images left-right at random."""
+    published: bool = False
+    """Train stn, etn and stn-affine as was published: Adam, 300 epochs, no augmentation, in place
+    of the options for that. Other networks keep theirs, by default the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -77,8 +85,13 @@ class Train:
         """Train, and say where the run is."""
         device = parse_device(self.device)
         with one_voice(device) as ranks:
+            recipes, data = self._recipes(), None
+            if self.published:
+                data = load_data(self.data, split="train", limit=self.train_images)
+                recipes = {path: published(each, len(data)) for path, each in recipes.items()}
             runs = train_together(
-                self._recipes(),
+                recipes,
+                data=data,
                 resume=self.resume,
                 device=device,
                 speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
@@ -94,7 +107,7 @@ class Train:
                     f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s"
                 )
             if not all(run.finished for run in runs):
-                say(f"stopped before step {self.steps}; --resume continues")
+                say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
                 raise SystemExit(130)
 
     def _recipes(self) -> dict[Path, Recipe]:
@@ -111,7 +124,7 @@ class Train:
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
         return Recipe(
-            objective=str(Objective.parse(objective, weight=self.weight)),
+            objective=str(parse_objective(objective, weight=self.weight)),
             data=self.data,
             train_images=self.train_images,
             model=self.model,
@@ -119,6 +132,7 @@ class Train:
             steps=self.steps,
             batch=self.batch,
             learning_rate=self.learning_rate,
+            optimizer=self.optimizer,
             weight_decay=self.weight_decay,
             flips=self.flips,
             precision=self.precision,

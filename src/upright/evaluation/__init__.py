@@ -1,6 +1,17 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
+from upright.evaluation.oracle import ORACLE, Locator, OracleResult, oracle
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, Interval
 from upright.evaluation.run import evaluate
 
-__all__ = ["AttackResult", "Evaluation", "FooledPoses", "Interval", "evaluate"]
+__all__ = [
+    "ORACLE",
+    "AttackResult",
+    "Evaluation",
+    "FooledPoses",
+    "Interval",
+    "Locator",
+    "OracleResult",
+    "evaluate",
+    "oracle",
+]

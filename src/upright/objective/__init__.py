@@ -1,5 +1,6 @@
 """Objectives: the paper's training methods as points of one product."""
 
+from upright.objective.locnet import LocNet, LocNetLoss, located_pose, make_loss, parse_objective
 from upright.objective.loss import LossTerms, RegularizedLoss, evaluation_mode
 from upright.objective.notation import GRAMMAR, name_penalty
 from upright.objective.product import Batch, Objective, Target
@@ -7,10 +8,15 @@ from upright.objective.product import Batch, Objective, Target
 __all__ = [
     "GRAMMAR",
     "Batch",
+    "LocNet",
+    "LocNetLoss",
     "LossTerms",
     "Objective",
     "RegularizedLoss",
     "Target",
     "evaluation_mode",
+    "located_pose",
+    "make_loss",
     "name_penalty",
+    "parse_objective",
 ]

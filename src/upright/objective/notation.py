@@ -14,7 +14,7 @@ from upright.penalties import KL, L2, Penalty
 __all__ = ["GRAMMAR", "name_penalty", "parse", "write"]
 
 GRAMMAR = """\
-  std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...)
+  std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
   Reg:    AT, L2, KL, ALP, KL-C
   batch:  nat, rob, mix
   def:    rnd, Wo-k for any k, S-PGD, or another attack such as grid-3x3x7; with ×m for m draws
@@ -22,6 +22,7 @@ GRAMMAR = """\
           scale: of L2; direction: of KL, natural or transformed
           steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
           search: what the x' of the cross-entropy maximises, cross-entropy or penalty
+  fill:   black, reflection or border; LocNet regresses the pose of moved images, for stn-plus
 as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5)"""
 
 

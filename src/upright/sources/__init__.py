@@ -8,8 +8,9 @@ import pkgutil
 from importlib import import_module
 
 from upright.sources.registry import load_model, model_names, model_source
+from upright.sources.stn_plus import StnPlus, load_locator
 
-__all__ = ["load_model", "model_names", "model_source"]
+__all__ = ["StnPlus", "load_locator", "load_model", "model_names", "model_source"]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from upright.checks import Model
+from upright.objective import LocNet, parse_objective
 from upright.sources.registry import model_source, unknown_model
-from upright.train import load_network
+from upright.train import RunDirectory, load_network
 
 __all__ = ["load_run"]
 
@@ -19,4 +20,10 @@ def load_run(name: str, *, device: torch.device) -> Model:
     path = Path(name)
     if not path.is_dir():
         raise unknown_model(name)
+    recipe = RunDirectory.open(path).recipe
+    if isinstance(parse_objective(recipe.objective), LocNet):
+        raise ValueError(
+            f"{name} is a LocNet, which finds poses and no classes; name it together with a "
+            f"classifier, as in stn-plus:{name},CLASSIFIER"
+        )
     return load_network(path).to(device)

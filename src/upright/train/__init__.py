@@ -3,6 +3,7 @@
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.loop import TrainedRun, train, train_together
+from upright.train.published import published
 from upright.train.recipe import Recipe
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Speed",
     "TrainedRun",
     "load_network",
+    "published",
     "train",
     "train_together",
 ]

@@ -21,11 +21,12 @@ from upright.models import (
     can_fuse,
     has_triton,
 )
-from upright.objective import LossTerms, RegularizedLoss
+from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augment
 from upright.train.global_norm import with_global_norms
+from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
@@ -65,7 +66,8 @@ PLAIN = Speed(graph=False, compile=False, kernels=False)
 
 
 class Learner:
-    """What a run changes as it goes: weights, buffers and momentum; and how it takes a step."""
+    """What a run changes as it goes: weights, buffers and what the optimiser keeps; and how it
+    takes a step."""
 
     def __init__(
         self,
@@ -83,7 +85,9 @@ class Learner:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
         self.model = build_network(
-            recipe.model, classes=len(data.classes), channels=data.images.shape[1]
+            recipe.model,
+            classes=len(recipe.outputs(data.classes)),
+            channels=data.images.shape[1],
         ).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:
@@ -95,7 +99,7 @@ class Learner:
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
         space = part_of_space(recipe.space, self._part)
-        self._loss = RegularizedLoss(recipe.objective, space, generator=self._generator)
+        self._loss = make_loss(recipe.objective, space, generator=self._generator)
         forward, search = self._make_passes()
         # A search synchronises nothing: it has no gradients of weights.
         self._forward, self._search_model = synchronised(forward, ranks), search or forward
@@ -230,13 +234,8 @@ class Learner:
         """Give all that has to be kept, by name."""
         if self._stream is not None:
             self._stream.synchronize()
-        tensors = model_tensors(self.model)
-        for name, parameter in self.model.named_parameters():
-            momentum = self.optimizer.state[parameter].get("momentum_buffer")
-            tensors[f"momentum/{name}"] = (
-                torch.zeros_like(parameter) if momentum is None else momentum
-            ).detach()
-        return tensors
+        kept = optimizer_tensors(self.model, self.optimizer, self.recipe)
+        return model_tensors(self.model) | kept
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
@@ -245,33 +244,12 @@ class Learner:
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         load_weights(self.model, tensors)
-        for name, parameter in self.model.named_parameters():
-            state = self.optimizer.state[parameter]
-            momentum = state.get("momentum_buffer")
-            if momentum is None:
-                momentum = state["momentum_buffer"] = torch.zeros_like(parameter.detach())
-            momentum.copy_(tensors[f"momentum/{name}"])
+        load_optimizer(self.model, self.optimizer, self.recipe, tensors)
 
 
 def _allow_many_shapes() -> None:
     """All runs of a process share what was compiled, so its limit must hold all their shapes."""
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-
-
-def make_optimizer(model: nn.Module, recipe: Recipe, device: torch.device) -> torch.optim.SGD:
-    """Make SGD that decays matrices and kernels, and leaves norms and biases alone."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {
-            "params": [parameter for parameter in parameters if (parameter.ndim > 1) == decayed],
-            "weight_decay": recipe.weight_decay if decayed else 0.0,
-            # A tensor of its own for each group: a graph reads it anew at every step.
-            "lr": torch.tensor(recipe.learning_rate, device=device),
-        }
-        for decayed in (True, False)
-    ]
-    on_gpu = device.type == "cuda"
-    return torch.optim.SGD(groups, momentum=recipe.momentum, fused=on_gpu, foreach=not on_gpu)
 
 
 class InPrecision(nn.Module):

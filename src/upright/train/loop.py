@@ -137,7 +137,7 @@ def train_together(
                 RunDirectory.create,
                 path,
                 learner.recipe,
-                classes=data.classes,
+                classes=learner.recipe.outputs(data.classes),
                 channels=data.images.shape[1],
                 resume=resume,
                 data_digest=digest,

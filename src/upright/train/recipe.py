@@ -9,10 +9,13 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from upright.objective import Objective
+from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, TransformSpace
 
 __all__ = ["Recipe"]
+
+# Fields that came after the first records: at its default such a field leaves a hash as it was.
+_LATER = ("decay", "decay_every", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,14 @@ class Recipe:
     learning_rate: float = 0.1
     drops: tuple[float, ...] = (0.5, 0.75)
     """After these fractions of the steps the learning rate is divided by 10."""
+    decay: float = 1.0
+    """After every ``decay_every`` steps the learning rate is multiplied by this."""
+    decay_every: int = 1
+    """In steps. An epoch has as many as whole batches fit into the data."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """SGD with momentum, or Adam that never forgets the largest square (amsgrad)."""
     momentum: float = 0.9
+    """For Adam, the first of its two rates; the second is 0.999."""
     weight_decay: float = 2e-4
     """On the weights of convolutions and linear layers, not on norms and biases."""
     flips: bool = True
@@ -51,17 +61,26 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check_kinds(self)
-        parsed = Objective.parse(self.objective)
-        shift = (4 if parsed.attack is None else 0) if self.max_shift is None else self.max_shift
+        parsed = parse_objective(self.objective)
+        is_std = isinstance(parsed, Objective) and parsed.attack is None
+        shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
         object.__setattr__(self, "objective", str(parsed))
         object.__setattr__(self, "max_shift", shift)
+        if self.decay == 1:
+            object.__setattr__(self, "decay_every", 1)
         _check_values(self)
 
     def learning_rate_at(self, step: int) -> float:
         """Give the learning rate of a step, counted from 0."""
         drops = sum(step >= drop * self.steps for drop in self.drops)
-        return float(self.learning_rate / 10**drops)
+        decays = step // self.decay_every
+        return float(self.learning_rate / 10**drops * self.decay**decays)
+
+    def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+        """Name the network's outputs: the classes of the data, or the parts of a pose."""
+        is_locnet = isinstance(parse_objective(self.objective), LocNet)
+        return ("dx", "dy", "angle") if is_locnet else classes
 
     def as_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
@@ -87,8 +106,12 @@ class Recipe:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
+        values = asdict(self)
+        for field in dataclasses.fields(self):
+            if field.name in _LATER and values[field.name] == field.default:
+                del values[field.name]
         # As Python has it, 1 and 1.0 are equal: they must not differ in the text.
-        fields = json.loads(json.dumps(asdict(self)), parse_float=_whole_if_whole)
+        fields = json.loads(json.dumps(values), parse_float=_whole_if_whole)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -131,6 +154,8 @@ _LEAST = {
     "steps": 1,
     "batch": 1,
     "learning_rate": 0,
+    "decay": 0,
+    "decay_every": 1,
     "momentum": 0,
     "weight_decay": 0,
     "max_shift": 0,

@@ -1,0 +1,144 @@
+"""Coordinates in which a transformation is a shift, and the map that a shift in them stands for.
+
+Convention
+----------
+Points and maps are in pixels relative to the image's centre, x to the right and y down. A map takes
+a point of the straightened image to the point of the given image that is shown there, so that the
+map of an image whose content was moved is that motion. Angles are counter-clockwise as displayed.
+
+Points lie in the middles of the cells of a grid, R x S. Where its columns are angles, none of them
+is met twice, at -180 and at +180 degrees: the mean of all of them would be 180 degrees otherwise,
+and images would start upside down.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Affine", "Coordinates", "RotationScale", "ScaleX", "Size", "Translation", "middles"]
+
+_NEAREST = math.log(10)
+"""Radii and distances are from a tenth of the largest on, so that their logarithm is bounded."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of an image in pixels, and where and how numbers about it are to be made."""
+
+    height: int
+    width: int
+    device: torch.device
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(images: Tensor) -> Size:
+        return Size(images.shape[-2], images.shape[-1], images.device, images.dtype)
+
+
+def middles(count: int, size: Size) -> Tensor:
+    """Give the middles of ``count`` equal parts of [-1, 1]; they are symmetric bit for bit."""
+    places = torch.arange(1 - count, count, 2, device=size.device, dtype=size.dtype)
+    return places / count
+
+
+class Coordinates(abc.ABC):
+    """A grid of points, and what the numbers mean that are predicted from an image sampled there.
+
+    Attributes:
+        axes: of the grid (-1 columns, -2 rows), along which each predicted number is a shift.
+        cyclic: whether the columns are a circle.
+    """
+
+    axes: tuple[int, ...]
+    cyclic: bool = False
+
+    @abc.abstractmethod
+    def points(self, size: Size) -> Tensor:
+        """Give the grid's points: x and y, 2 x R x S."""
+
+    @abc.abstractmethod
+    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+        """Turn the N x len(axes) numbers, in [-1, 1] where bounded, into maps, N x 3 x 3."""
+
+
+class Translation(Coordinates):
+    """The image as it is. Numbers: shifts in x and in y, in halves of the image's size."""
+
+    axes: tuple[int, ...] = (-1, -2)
+
+    def points(self, size: Size) -> Tensor:
+        # Not by ``middles``: at sizes that are no power of two, these are not exact.
+        x = torch.arange(size.width, device=size.device, dtype=size.dtype)
+        y = torch.arange(size.height, device=size.device, dtype=size.dtype)
+        return _grid(x - (size.width - 1) / 2, y - (size.height - 1) / 2)
+
+    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+        dx, dy = numbers.unbind(-1)
+        one, zero = torch.ones_like(dx), torch.zeros_like(dx)
+        return _matrix((one, zero, dx * (size.width / 2)), (zero, one, dy * (size.height / 2)))
+
+
+class RotationScale(Coordinates):
+    """Rows: logarithm of the radius. Columns: angle. Numbers: logarithm of the scale, angle."""
+
+    axes = (-2, -1)
+    cyclic = True
+    half_range = (_NEAREST + math.log(2) / 2) / 2
+    """Of the logarithm: from a tenth of half a side to half a diagonal."""
+
+    def points(self, size: Size) -> Tensor:
+        # A multiple of four, so that quarter turns are whole steps along the circle.
+        angle = math.pi * middles(-(-size.width // 4) * 4, size)
+        logarithm = self.half_range * (middles(size.height, size) + 1) - _NEAREST
+        radius = max(size.height, size.width) / 2 * logarithm.exp()[:, None]
+        return torch.stack((radius * angle.cos(), -radius * angle.sin()))
+
+    def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
+        scale = (self.half_range * numbers[:, 0]).exp()
+        cos, sin = (turn(math.pi * numbers[:, 1]) * scale for turn in (torch.cos, torch.sin))
+        zero = torch.zeros_like(scale)
+        return _matrix((cos, sin, zero), (-sin, cos, zero))
+
+
+class ScaleX(Coordinates):
+    """Rows: y, once for x > 0 and once for x < 0. Columns: logarithm of |x|. Number: its scale."""
+
+    axes = (-1,)
+    half_range = _NEAREST / 2
+
+    def points(self, size: Size) -> Tensor:
+        x = size.width / 2 * (self.half_range * (middles(size.width, size) - 1)).exp()
+        y = size.height / 2 * middles(-(-size.height // 2), size)
+        right = _grid(x, y)
+        return torch.cat((right, _grid(-x, y)), 1)
+
+    def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
+        scale = (self.half_range * numbers[:, 0]).exp()
+        one, zero = torch.ones_like(scale), torch.zeros_like(scale)
+        return _matrix((scale, zero, zero), (zero, one, zero))
+
+
+class Affine(Translation):
+    """The image as it is. Numbers: the six of an affine map, less the identity."""
+
+    axes = (-1,) * 6
+
+    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+        a, b, dx, c, d, dy = numbers.unbind(-1)
+        return _matrix((1 + a, b, dx * (size.width / 2)), (c, 1 + d, dy * (size.height / 2)))
+
+
+def _grid(x: Tensor, y: Tensor) -> Tensor:
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"))
+
+
+def _matrix(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> Tensor:
+    """Put two rows together, and the third that all of these maps have."""
+    zero = torch.zeros_like(first[0])
+    rows = (*first, *second, zero, zero, torch.ones_like(zero))
+    return torch.stack(rows, -1).reshape(-1, 3, 3)

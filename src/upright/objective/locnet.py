@@ -1,0 +1,113 @@
+"""The regression behind the paper's two-stage network: find the pose of a transformed image.
+
+``LocNet(black)`` and ``LocNet(reflection)`` are objectives like others: each image is moved by a
+random pose, with that fill, and the network's three outputs regress dx, dy and the angle, each as a
+fraction of its limit. The loss is the mean squared error of these fractions. Black fill shows the
+edges of the moved image, from which the pose can be read off; reflection does not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from upright.checks import Model
+from upright.objective.loss import LossTerms, RegularizedLoss
+from upright.objective.product import Objective
+from upright.pose import Pose
+from upright.space import PAPER, TransformSpace
+from upright.warp import Fill, warp
+
+__all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
+
+_TEXT = re.compile(r"LocNet\s*\(\s*(\w+)\s*\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class LocNet:
+    """Regress the pose of a randomly moved image; ``fill`` is what the pose uncovers."""
+
+    fill: Fill = "black"
+
+    def __post_init__(self) -> None:
+        if self.fill not in get_args(Fill):
+            raise ValueError(f"fill {self.fill!r} is not one of {', '.join(get_args(Fill))}")
+
+    def __str__(self) -> str:
+        return f"LocNet({self.fill})"
+
+
+def parse_objective(text: str, *, weight: float | None = None) -> Objective | LocNet:
+    """Read any objective, the paper's notation or ``LocNet(fill)``."""
+    if match := _TEXT.fullmatch(text.strip()):
+        fill: Fill = match[1]  # type: ignore[assignment]  # checked by LocNet
+        return LocNet(fill)
+    return Objective.parse(text, weight=weight)
+
+
+class LocNetLoss(nn.Module):
+    """The loss of a ``LocNet``, called as ``RegularizedLoss`` is; labels are not looked at."""
+
+    def __init__(
+        self,
+        objective: LocNet,
+        space: TransformSpace = PAPER,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.objective, self.space, self.generator = objective, space, generator
+
+    def forward(
+        self,
+        model: Model,
+        images: Tensor,
+        labels: Tensor | None = None,
+        *,
+        search_model: Model | None = None,
+    ) -> LossTerms:
+        """Move each image by a random pose, and compare it with what the network says of it."""
+        del labels, search_model
+        if self.generator is None:
+            self.generator = torch.Generator(images.device).manual_seed(0)
+        space = self.space.in_pixels(*images.shape[-2:])
+        pose = space.sample(len(images), generator=self.generator)
+        found = model(warp(images, pose, fill=self.objective.fill))
+        error = F.mse_loss(found.float(), _fractions(pose, space))
+        return LossTerms(
+            total=error,
+            natural_loss=None,
+            transformed_loss=None,
+            penalty=None,
+            natural_accuracy=None,
+            transformed_accuracy=None,
+            poses={},
+        )
+
+
+def make_loss(
+    objective: str, space: TransformSpace, *, generator: torch.Generator
+) -> RegularizedLoss | LocNetLoss:
+    """Make the loss of any objective."""
+    parsed = parse_objective(objective)
+    if isinstance(parsed, LocNet):
+        return LocNetLoss(parsed, space, generator=generator)
+    return RegularizedLoss(parsed, space, generator=generator)
+
+
+def located_pose(outputs: Tensor, space: TransformSpace) -> Pose:
+    """Read the pose from a network's outputs, N x 3; the space's limits are in pixels."""
+    parts = zip(outputs.unbind(-1), space.limits, strict=True)
+    return Pose(*(part * limit for part, limit in parts))
+
+
+def _fractions(pose: Pose, space: TransformSpace) -> Tensor:
+    """The inverse of ``located_pose``; without room to move, the fraction is 0."""
+    limits = (limit or 1.0 for limit in space.limits)
+    parts = zip((pose.dx, pose.dy, pose.angle), limits, strict=True)
+    return torch.stack([part / limit for part, limit in parts], -1)

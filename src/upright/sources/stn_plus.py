@@ -1,0 +1,72 @@
+"""The paper's two-stage network: a LocNet finds the pose, a warp undoes it, a classifier looks.
+
+``stn-plus:LOCNET,CLASSIFIER`` names it, each a folder of a run of ``upright train``, the first with
+the objective ``LocNet(black)`` or ``LocNet(reflection)``, the second in the paper with ``std*``.
+This is the variant that the paper calls naive: the image that was transformed is warped once more,
+so what the first warp cropped stays lost. The other one reads the attack's own pose, which no
+defence can: see ``upright.evaluation.oracle``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from upright.checks import Model
+from upright.evaluation import Locator
+from upright.objective import LocNet, located_pose, parse_objective
+from upright.pose import Pose
+from upright.sources.registry import model_source
+from upright.sources.run import load_run
+from upright.space import TransformSpace
+from upright.train import RunDirectory, load_network
+from upright.warp import Fill, warp
+
+__all__ = ["RunLocator", "StnPlus", "load_locator", "load_stn_plus"]
+
+
+class RunLocator(nn.Module):
+    """A network that was trained as a LocNet, as a function from images to poses."""
+
+    def __init__(self, network: nn.Module, space: TransformSpace, fill: Fill) -> None:
+        super().__init__()
+        self.network, self.space = network, space
+        self.fill: Fill = fill
+
+    def forward(self, images: Tensor) -> Pose:
+        space = self.space.in_pixels(*images.shape[-2:])
+        return located_pose(self.network(images).to(images.dtype), space)
+
+
+class StnPlus(nn.Module):
+    """Undoes the pose that the locator finds, by a warp with this fill, and classifies."""
+
+    def __init__(self, locator: Locator, classifier: Model, fill: Fill = "black") -> None:
+        super().__init__()
+        self.locator, self.classifier = locator, classifier
+        self.fill: Fill = fill
+
+    def forward(self, images: Tensor) -> Tensor:
+        pose = self.locator(images)
+        return self.classifier(warp(images, pose.inverse(), fill=self.fill))
+
+
+def load_locator(path: Path) -> RunLocator:
+    """Load the newest weights of a run with the objective ``LocNet``."""
+    recipe = RunDirectory.open(path).recipe
+    objective = parse_objective(recipe.objective)
+    if not isinstance(objective, LocNet):
+        raise ValueError(
+            f"{path} was trained with {recipe.objective}, which finds no poses; name a run of "
+            "LocNet(black) or LocNet(reflection) first, then the classifier"
+        )
+    return RunLocator(load_network(path), recipe.space, objective.fill)
+
+
+@model_source("stn-plus:LOCNET,CLASSIFIER", r"stn-plus:([^,]+),([^,]+)")
+def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
+    """Load the two runs."""
+    locator = load_locator(Path(locnet))
+    return StnPlus(locator, load_run(classifier, device=device), locator.fill).to(device).eval()

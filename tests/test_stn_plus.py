@@ -1,0 +1,316 @@
+"""The two-stage network: LocNet's loss and runs, the naive variant, and the oracle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tiny_runs import colours, newest, register_tiny, save_as_npz, tiny_recipe, tiny_run
+from upright import Pose, TransformSpace, evaluate, warp
+from upright.cli import main
+from upright.data import LabelledImages
+from upright.evaluation import oracle
+from upright.objective import LocNet, LocNetLoss, Objective, located_pose, parse_objective
+from upright.sources import StnPlus, load_locator, load_model
+from upright.train import Recipe, train
+
+SPACE = TransformSpace(max_dx=2, max_dy=1, max_angle=20)
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_tiny(monkeypatch)
+
+
+# --- the objective --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["LocNet(black)", " locnet( black ) "])
+def test_how_a_locnet_is_spelt_does_not_matter(text: str) -> None:
+    assert parse_objective(text) == LocNet("black")
+    assert Recipe(objective=text) == Recipe(objective="LocNet(black)")
+    assert Recipe(objective=text).objective == "LocNet(black)"
+
+
+def test_other_objectives_are_the_papers() -> None:
+    assert parse_objective("std*") == Objective.parse("std*")
+    assert parse_objective("KL(rob, Wo-2)", weight=3) == Objective.parse("KL(rob, Wo-2; λ=3)")
+
+
+def test_an_unknown_fill_is_refused() -> None:
+    with pytest.raises(ValueError, match="fill 'grey' is not one of black"):
+        Recipe(objective="LocNet(grey)")
+
+
+def test_a_locnet_sees_no_shift_but_its_pose() -> None:
+    assert Recipe(objective="LocNet(black)").max_shift == 0
+
+
+class Answers(nn.Module):
+    """Remembers the images, and answers with what it was told."""
+
+    def __init__(self, answer: Tensor) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.images = images
+        return self.answer
+
+
+@pytest.mark.parametrize("fill", ["black", "reflection"])
+def test_the_loss_is_the_squared_error_in_fractions_of_the_limits(fill: str) -> None:
+    images = torch.rand(5, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    model = Answers(torch.zeros(5, 3))
+    loss = LocNetLoss(LocNet(fill), SPACE, generator=torch.Generator().manual_seed(4))
+    found = loss(model, images, torch.zeros(5)).total
+    pose = SPACE.sample(5, generator=torch.Generator().manual_seed(4))
+    assert model.images.equal(warp(images, pose, fill=fill))
+    fractions = torch.stack((pose.dx / 2, pose.dy / 1, pose.angle / 20), -1)
+    torch.testing.assert_close(found, fractions.square().mean())
+    # Whoever answers with these fractions has no loss, and the pose can be read from them.
+    perfect = LocNetLoss(LocNet(fill), SPACE, generator=torch.Generator().manual_seed(4))
+    assert perfect(Answers(fractions), images).total < 1e-12
+    torch.testing.assert_close(located_pose(fractions, SPACE).stack(), pose.stack())
+
+
+def test_a_space_without_rotation_has_no_error_of_the_angle() -> None:
+    loss = LocNetLoss(LocNet(), TransformSpace.of(0, 0))
+    assert loss(Answers(torch.zeros(4, 3)), torch.rand(4, 1, 8, 8)).total == 0
+
+
+def bars(count: int = 96, side: int = 16) -> LabelledImages:
+    """A bright bar on grey, upright or lying: its pose can be seen."""
+    images = torch.full((count, 1, side, side), 60)
+    labels = torch.arange(count) % 2
+    images[labels == 0, :, 2:-2, 7:9] = 250
+    images[labels == 1, :, 7:9, 2:-2] = 250
+    brightness = torch.randint(-40, 5, (count, 1, 1, 1), generator=torch.Generator().manual_seed(0))
+    return LabelledImages((images + brightness).to(torch.uint8), labels, ("upright", "lying"))
+
+
+def locnet_recipe(**changes: object) -> Recipe:
+    fields = {
+        "objective": "LocNet(black)",
+        "model": "resnet8x0.5",
+        "space": TransformSpace.of(2, 20),
+        "steps": 80,
+        "batch": 32,
+        "flips": False,
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+    }
+    return tiny_recipe(**{**fields, **changes})
+
+
+def test_a_locnet_learns_to_find_poses(tmp_path: Path) -> None:
+    train(locnet_recipe(), tmp_path, data=bars())
+    locator = load_locator(tmp_path)
+    images, space = bars().as_float(), TransformSpace.of(2, 20)
+    pose = space.sample(len(images), generator=torch.Generator().manual_seed(9))
+    with torch.no_grad():
+        found = locator(warp(images, pose))
+    before, after = pose.stack().abs(), (found.stack() - pose.stack()).abs()
+    # A third of the poses' own spread, in each of dx, dy and the angle.
+    assert (after.mean(0) < before.mean(0) / 3).all()
+
+
+def test_a_locnet_run_resumes_and_names_its_outputs(tmp_path: Path) -> None:
+    options = {"objective": "LocNet(reflection)", "steps": 6}
+    tiny_run(tmp_path / "unbroken", **options)
+    tiny_run(tmp_path / "again", **options)
+    assert newest(tmp_path / "unbroken") == newest(tmp_path / "again")
+    saved = json.loads((tmp_path / "again" / "run.json").read_text())
+    assert saved["classes"] == ["dx", "dy", "angle"]
+    assert load_locator(tmp_path / "again").fill == "reflection"
+
+
+# --- with a locator that is always right ----------------------------------------------------------
+
+
+class Tagged:
+    """Images whose four corners tell which pose they were moved by, so that it can be looked up.
+
+    An independent stand-in for a LocNet: it knows the poses of the attack, and recognises a moved
+    image by comparing it with all images under all of them.
+    """
+
+    def __init__(self, images: Tensor, poses: Pose, fill: str = "black") -> None:
+        self.poses = poses.stack()
+        self.known = torch.stack(
+            [warp(images, poses[i : i + 1], fill=fill) for i in range(len(poses))]
+        ).flatten(2)
+
+    def __call__(self, moved: Tensor) -> Pose:
+        distance = torch.cdist(moved.flatten(1), self.known.flatten(0, 1))
+        which = distance.argmin(1) // self.known.shape[1]
+        return Pose.unstack(self.poses[which])
+
+
+def blobs(count: int, side: int = 24) -> tuple[Tensor, Tensor]:
+    """Smooth images with a wide black margin, that small motions do not crop, of four classes."""
+    generator = torch.Generator().manual_seed(1)
+    coarse = torch.rand(count, 1, 4, 4, generator=generator)
+    images = F.pad(F.interpolate(coarse, (side // 2,) * 2, mode="bicubic"), [side // 4] * 4)
+    return images.clamp(0, 1), torch.arange(count) % 4
+
+
+def nearest(images: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
+    """Classifies as the nearest of the images: right on them, wrong on some when they move."""
+
+    def classify(asked: Tensor) -> Tensor:
+        distance = torch.cdist(asked.flatten(1), images.flatten(1))
+        wrong = torch.tensor([0, 3])  # never right, so that no accuracy is 1
+        flipped = labels.clone()
+        flipped[wrong] = (flipped[wrong] + 1) % 4
+        return -torch.stack(
+            [distance.masked_fill(flipped != c, torch.inf).amin(1) for c in range(4)], 1
+        )
+
+    return classify
+
+
+SMALL = TransformSpace.of(2, 20)
+TINY = TransformSpace.of(0.5, 8)
+
+
+def test_with_a_perfect_locator_naive_is_as_good_as_without_an_attack() -> None:
+    images, labels = blobs(24)
+    classifier = nearest(images, labels)
+    locator = Tagged(images, SMALL.grid((3, 3, 5)))
+    plain = evaluate(classifier, (images, labels), attacks=["grid-3x3x5"], space=SMALL)
+    found = evaluate(
+        StnPlus(locator, classifier).eval(), (images, labels), attacks=["grid-3x3x5"], space=SMALL
+    )
+    assert plain.natural_accuracy == found.natural_accuracy == 22 / 24
+    assert found.attacks["grid-3x3x5"].accuracy == found.natural_accuracy
+    assert plain.attacks["grid-3x3x5"].accuracy < plain.natural_accuracy
+
+
+@pytest.mark.parametrize("fill", ["black", "reflection"])
+@pytest.mark.parametrize("batch_size", [5, 64])
+def test_with_a_perfect_locator_the_oracle_is_as_good_as_without_an_attack(
+    fill: str, batch_size: int
+) -> None:
+    images, labels = blobs(24)
+    result = oracle(
+        Tagged(images, SMALL.grid((3, 3, 5)), fill),
+        nearest(images, labels),
+        images,
+        labels,
+        attack="grid-3x3x5",
+        space=SMALL,
+        fill=fill,
+        batch_size=batch_size,
+    )
+    assert result.accuracy == result.natural_accuracy == 22 / 24
+    assert result.correct.equal(result.natural_correct)
+
+
+def test_with_a_locator_that_finds_nothing_the_oracle_is_the_plain_evaluation() -> None:
+    images, labels = blobs(24)
+    classifier = nearest(images, labels)
+    plain = evaluate(classifier, (images, labels), attacks=["grid-3x3x5"], space=TINY)
+    result = oracle(
+        lambda moved: Pose.zeros(len(moved)),
+        classifier,
+        images,
+        labels,
+        attack="grid-3x3x5",
+        space=TINY,
+    )
+    assert result.natural_correct.equal(plain.natural_correct)
+    assert result.correct.equal(plain.attacks["grid-3x3x5"].correct)
+    assert 0 < result.accuracy < result.natural_accuracy
+
+
+def test_the_oracle_says_what_it_is() -> None:
+    images, labels = blobs(4)
+    result = oracle(
+        lambda moved: Pose.zeros(len(moved)), nearest(images, labels), images, labels, attack="rnd"
+    )
+    assert "oracle, not a defence" in repr(result)
+
+
+def test_the_oracle_needs_an_attack_that_lists_its_poses() -> None:
+    images, labels = blobs(4)
+    with pytest.raises(ValueError, match="does not list its poses"):
+        oracle(
+            lambda moved: Pose.zeros(len(moved)),
+            nearest(images, labels),
+            images,
+            labels,
+            attack="s-pgd",
+        )
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command in a folder with ``colours.npz``, a LocNet and a classifier."""
+    monkeypatch.chdir(tmp_path)
+    save_as_npz(colours(), tmp_path / "colours.npz")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
+    assert call("train", "LocNet(black)", *options, "--out", "loc")[0] == 0
+    assert call("train", "std*", *options, "--out", "cls")[0] == 0
+    return call
+
+
+DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3")
+
+
+def test_stn_plus_is_a_model_for_evaluate(upright: Call) -> None:
+    code, out, err = upright("evaluate", "stn-plus:loc,cls", *DATA, "--json", "result.json")
+    assert (code, err) == (0, "")
+    assert "stn-plus:loc,cls on npz:colours.npz: 48 images" in out
+    result = json.loads(Path("result.json").read_text())
+    data = colours()
+    by_hand = StnPlus(load_locator(Path("loc")), load_model("cls")).eval()
+    direct = evaluate(by_hand, (data.images, data.labels), attacks=["grid-3x3x3"])
+    assert result["attacks"]["grid-3x3x3"]["accuracy"] == direct.attacks["grid-3x3x3"].accuracy
+
+
+def test_every_line_of_the_oracle_is_marked(upright: Call) -> None:
+    code, out, err = upright("oracle", "loc", "cls", *DATA)
+    assert (code, err) == (0, "")
+    assert "ORACLE" in out
+    assert "not a defence" in out
+    for line in out.splitlines():
+        if "natural" in line or "grid-3x3x3" in line:
+            assert "(oracle)" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("evaluate", "loc", *DATA), "loc is a LocNet, which finds poses and no classes"),
+        (
+            ("evaluate", "stn-plus:cls,loc", *DATA),
+            "cls was trained with std*, which finds no poses",
+        ),
+        (("evaluate", "stn-plus:loc,loc", *DATA), "loc is a LocNet"),
+        (("oracle", "cls", "cls", *DATA), "cls was trained with std*"),
+        (("oracle", "gone", "cls", *DATA), "gone is not a run directory"),
+    ],
+)
+def test_the_wrong_run_is_named(upright: Call, arguments: tuple[object, ...], message: str) -> None:
+    code, _, err = upright(*arguments)
+    assert code == 2
+    assert err.startswith(f"upright: error: {message}")
