@@ -23,6 +23,7 @@ GRAMMAR = """\
           steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
           search: what the x' of the cross-entropy maximises, cross-entropy or penalty
 as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5)"""
+"""What ``Objective.parse`` understands, as error messages show it."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Row:
 
     @property
     def misprint(self) -> bool:
+        """Whether the paper printed another method's numbers here."""
         return (self.value.table, self.dataset, self.method) in _MISPRINTS
 
 
@@ -61,6 +62,9 @@ def reported(dataset: str, method: str, metric: str) -> Reported | None:
         dataset: ``cifar10`` or ``CIFAR-10``, and so on.
         method: in the paper's notation, such as ``KL(rob, Wo-10)``, with spaces or without.
         metric: ``nat``, or the name of an attack, such as ``grid-775`` or ``s-pgd``.
+
+    >>> reported("cifar10", "KL(rob, Wo-10)", "grid-775").mean
+    0.7747
     """
     found = all_reported(dataset, method, metric)
     return found[0] if found else None
