@@ -85,8 +85,8 @@ def draw_idea(networks: dict[str, nn.Module], image: Tensor, label: int, path: P
             _tile(axes, picture, column, row, answer, right=answer == label)
         axes.set_xlim(-0.55, len(angles) - 0.45)
         axes.set_ylim(len(shifts) - 0.45, -0.55)
-        axes.set_xticks(range(len(angles)), [f"{angle:+g}°" for angle in angles])
-        axes.set_yticks(range(len(shifts)), [f"{dx:+g} px" for dx in shifts])
+        axes.set_xticks(range(len(angles)), [f"{angle:g}°" for angle in angles])
+        axes.set_yticks(range(len(shifts)), [f"{dx:g} px" for dx in shifts])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         wrong = sum(answer != label for answer in answers)
@@ -150,8 +150,7 @@ def draw_attacks(network: nn.Module, image: Tensor, label: int, path: Path) -> N
 
     names = ("grid-5x1x31", "wo-10", "s-pgd", "corners", "hill-20")
     shape = (31, 1, 61)
-    with torch.no_grad():
-        landscape = _score(network, image, label)(PAPER.grid(shape)[:, None]).reshape(31, 61)
+    landscape = _score(network, image, label)(PAPER.grid(shape)[:, None]).reshape(31, 61).detach()
     figure, parts = plt.subplots(1, 5, figsize=(11, 2.6), sharey=True, layout="constrained")
     for axes, name in zip(parts, names, strict=True):
         tried: list[Pose] = []
