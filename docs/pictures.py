@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 import torch
 import tyro
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
@@ -51,8 +52,9 @@ def main(
     data = load_data("glyphs", limit=images)
     chosen = one_that_tips(networks, data)
     image, label = data.as_float()[chosen : chosen + 1], int(data.labels[chosen])
-    draw_idea(networks, image, label, out / "idea.png")
-    draw_map(networks, image, label, out / "map.svg")
+    for strength, (name, network) in zip(("weak", "strong"), networks.items(), strict=True):
+        draw_idea(name, network, image, label, out / f"idea-{strength}.png")
+        draw_map(name, network, image, label, out / f"map-{strength}.svg")
     draw_attacks(next(iter(networks.values())), image, label, out / "attacks.svg")
     draw_penalties(out / "penalties.svg")
     draw_arrows(out / "arrows.png")
@@ -69,28 +71,27 @@ def one_that_tips(networks: dict[str, nn.Module], data: LabelledImages) -> int:
     return int((weak.unpack().int() - 3 * strong.unpack().int()).sum(1).argmax())
 
 
-def draw_idea(networks: dict[str, nn.Module], image: Tensor, label: int, path: Path) -> None:
-    """One image in 21 poses, framed by whether each network is right about it."""
+def draw_idea(name: str, network: nn.Module, image: Tensor, label: int, path: Path) -> None:
+    """One image in 21 poses, framed by whether the network is right about it."""
     shifts, angles = (-3.0, 0.0, 3.0), (-30.0, -20.0, -10.0, 0.0, 10.0, 20.0, 30.0)
     poses = Pose.of(
         dx=[dx for dx in shifts for _ in angles], angle=[a for _ in shifts for a in angles]
     )
     moved = warp(image.expand(len(poses), -1, -1, -1), poses)
-    figure, parts = plt.subplots(1, 2, figsize=(10, 2.6), layout="constrained")
-    for axes, (name, network) in zip(parts, networks.items(), strict=True):
-        with torch.no_grad():
-            answers = network(moved).argmax(1).tolist()
-        for place, (picture, answer) in enumerate(zip(moved, answers, strict=True)):
-            row, column = divmod(place, len(angles))
-            _tile(axes, picture, column, row, answer, right=answer == label)
-        axes.set_xlim(-0.55, len(angles) - 0.45)
-        axes.set_ylim(len(shifts) - 0.45, -0.55)
-        axes.set_xticks(range(len(angles)), [f"{angle:g}°" for angle in angles])
-        axes.set_yticks(range(len(shifts)), [f"{dx:g} px" for dx in shifts])
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-        wrong = sum(answer != label for answer in answers)
-        axes.set_title(f"{name}: wrong in {wrong} of {len(answers)} poses")
+    with torch.no_grad():
+        answers = network(moved).argmax(1).tolist()
+    figure, axes = plt.subplots(figsize=(5, 2.6), layout="constrained")
+    for place, (picture, answer) in enumerate(zip(moved, answers, strict=True)):
+        row, column = divmod(place, len(angles))
+        _tile(axes, picture, column, row, answer, right=answer == label)
+    axes.set_xlim(-0.55, len(angles) - 0.45)
+    axes.set_ylim(len(shifts) - 0.45, -0.55)
+    axes.set_xticks(range(len(angles)), [f"{angle:g}°" for angle in angles])
+    axes.set_yticks(range(len(shifts)), [f"{dx:g} px" for dx in shifts])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    wrong = sum(answer != label for answer in answers)
+    axes.set_title(f"{name}: wrong in {wrong} of {len(answers)} poses")
     figure.savefig(path, dpi=160)
     plt.close(figure)
 
@@ -119,26 +120,25 @@ def _tile(
     )
 
 
-def draw_map(networks: dict[str, nn.Module], image: Tensor, label: int, path: Path) -> None:
+def draw_map(name: str, network: nn.Module, image: Tensor, label: int, path: Path) -> None:
     """Right and wrong over all 775 poses of the grid, and the worst of them."""
-    figure, parts = plt.subplots(1, 2, figsize=(9, 3), sharey=True, layout="constrained")
-    for axes, (name, network) in zip(parts, networks.items(), strict=True):
-        found = evaluate(network, (image, torch.tensor([label])), attacks=["grid-775"])
-        result = found.attacks["grid-775"]
-        assert result.fooled is not None
-        assert result.worst_pose is not None
-        wrong = result.fooled.unpack()[0].reshape(25, 31)
-        colours = mpl.colors.ListedColormap(["#deebf7", WRONG])
-        axes.imshow(wrong, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(-31, 31, 25, 0))
-        pose = result.worst_pose
-        row = 5 * round(float(pose.dx) / 1.5 + 2) + round(float(pose.dy) / 1.5 + 2)
-        axes.plot(float(pose.angle), row + 0.5, "x", color="black", markersize=8, markeredgewidth=2)
-        axes.set_title(f"{name}: {int(wrong.sum())} of 775 poses fool it")
-        axes.set_xlabel("angle in degrees")
-        axes.set_yticks([2.5, 7.5, 12.5, 17.5, 22.5], ["−3", "−1.5", "0", "1.5", "3"])
-        for line in (5, 10, 15, 20):
-            axes.axhline(line, color="white", linewidth=1.5)
-    parts[0].set_ylabel("dx in px; in each band,\ndy from −3 to 3 px")
+    found = evaluate(network, (image, torch.tensor([label])), attacks=["grid-775"])
+    result = found.attacks["grid-775"]
+    assert result.fooled is not None
+    assert result.worst_pose is not None
+    wrong = result.fooled.unpack()[0].reshape(25, 31)
+    pose = result.worst_pose
+    row = 5 * round(float(pose.dx) / 1.5 + 2) + round(float(pose.dy) / 1.5 + 2)
+    figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+    colours = ListedColormap(["#deebf7", WRONG])
+    axes.imshow(wrong, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=(-31, 31, 25, 0))
+    axes.plot(float(pose.angle), row + 0.5, "x", color="black", markersize=8, markeredgewidth=2)
+    for line in (5, 10, 15, 20):
+        axes.axhline(line, color="white", linewidth=1.5)
+    axes.set_title(f"{name}: {int(wrong.sum())} of 775 poses fool it")
+    axes.set_xlabel("angle in degrees")
+    axes.set_ylabel("dx in px; in each band,\ndy from −3 to 3 px")
+    axes.set_yticks([2.5, 7.5, 12.5, 17.5, 22.5], ["−3", "−1.5", "0", "1.5", "3"])
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
