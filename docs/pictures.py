@@ -126,7 +126,7 @@ def draw_map(name: str, network: nn.Module, image: Tensor, label: int, path: Pat
     result = found.attacks["grid-775"]
     assert result.fooled is not None
     assert result.worst_pose is not None
-    wrong = result.fooled.unpack()[0].reshape(25, 31)
+    wrong = result.fooled.unpack()[0].reshape(25, 31).numpy()
     pose = result.worst_pose
     row = 5 * round(float(pose.dx) / 1.5 + 2) + round(float(pose.dy) / 1.5 + 2)
     figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
@@ -150,15 +150,16 @@ def draw_attacks(network: nn.Module, image: Tensor, label: int, path: Path) -> N
 
     names = ("grid-5x1x31", "wo-10", "s-pgd", "corners", "hill-20")
     shape = (31, 1, 61)
-    landscape = _score(network, image, label)(PAPER.grid(shape)[:, None]).reshape(31, 61).detach()
+    losses = _score(network, image, label)(PAPER.grid(shape)[:, None]).detach()
+    landscape = losses.reshape(31, 61).T.numpy()
     figure, parts = plt.subplots(1, 5, figsize=(11, 2.6), sharey=True, layout="constrained")
     for axes, name in zip(parts, names, strict=True):
         tried: list[Pose] = []
         score = _score(network, image, label, tried)
         with torch.no_grad():
             parse_attack(name).search(score, PAPER, 1, generator=torch.Generator().manual_seed(3))
-        axes.imshow(landscape.T, cmap="Blues", aspect="auto", extent=(-3, 3, 30, -30))
-        asked = torch.cat([pose.stack().detach().reshape(-1, 3) for pose in tried])
+        axes.imshow(landscape, cmap="Blues", aspect="auto", extent=(-3, 3, 30, -30))
+        asked = torch.cat([pose.stack().detach().reshape(-1, 3) for pose in tried]).numpy()
         axes.scatter(
             asked[:, 0], asked[:, 2], s=14, color="#fdae6b", edgecolor="black", linewidth=0.6
         )
@@ -201,7 +202,9 @@ def draw_penalties(path: Path) -> None:
         "COS: 1 − cosine": (Cosine(), ":"),
     }
     for name, (penalty, style) in kinds.items():
-        axes.plot(share, penalty(natural, moved), style, color=EDGE, label=name)
+        axes.plot(
+            share.flatten().numpy(), penalty(natural, moved).numpy(), style, color=EDGE, label=name
+        )
     axes.set_xlabel("share of the way from logits (4, 0, 0) to (0, 4, 0)")
     axes.set_ylabel("penalty")
     axes.legend(frameon=False)
