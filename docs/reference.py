@@ -13,7 +13,7 @@ import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-__all__ = ["on_config", "on_files", "pages"]
+__all__ = ["on_config", "on_files", "on_page_content", "pages"]
 
 _PACKAGE = "upright"
 _FOLDER = "reference/"
@@ -34,6 +34,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Keep the source code out of the search, where it would bury the rest."""
+    source = '<details class="mkdocstrings-source"'
+    return html.replace(source, f"{source} data-search-exclude")
 
 
 def pages() -> dict[str, str]:
