@@ -55,8 +55,7 @@ class RegularizedLoss(nn.Module):
         space: the poses to search.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
-        generator: poses are drawn from it, by default from one of its own with seed 0. It must lie
-            on the device of the images.
+        generator: poses are drawn from it, by default from one of its own with seed 0.
     """
 
     def __init__(
