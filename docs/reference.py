@@ -127,6 +127,8 @@ def _definition(module: griffe.Module, name: str) -> str:
 
 def _member(module: griffe.Module, name: str) -> griffe.Object | griffe.Alias:
     """What a name stands for: where a function has the name of its module, the function."""
+    if name not in module.members:
+        raise ValueError(f"{module.path}.{name} is not seen without running it: assign it alone")
     member = module.members[name]
     inner = member.members.get(name) if isinstance(member, griffe.Module) else None
     return inner or member

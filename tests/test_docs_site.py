@@ -73,6 +73,13 @@ def test_every_public_class_and_function_says_what_it_is_for() -> None:
                 assert kept.__doc__, f"{name}.{public} has no docstring"
 
 
+def test_examples_of_docstrings_are_shown_as_code(site: Path) -> None:
+    page = (site / "reference" / "warp.html").read_text()
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in page
+    pages = site.glob("reference/*.html")
+    assert not [page for page in pages if "<blockquote>" in page.read_text()]
+
+
 class Requests(HTMLParser):
     """Notes what a browser fetches to show a page, which links to follow are not."""
 
