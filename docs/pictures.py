@@ -57,6 +57,7 @@ def main(
         draw_map(name, network, image, label, out / f"map-{strength}.svg")
     draw_attacks(next(iter(networks.values())), image, label, out / "attacks.svg")
     draw_penalties(out / "penalties.svg")
+    draw_shifts(data.as_float(), out / "shifts.svg")
     draw_arrows(out / "arrows.png")
 
 
@@ -210,6 +211,45 @@ def draw_penalties(path: Path) -> None:
     axes.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def draw_shifts(images: Tensor, path: Path) -> None:
+    """How far the logits of fresh networks move with the image, with and without the blur."""
+    from blurnet import Blur, blurnet
+
+    shifts = torch.arange(0, 3.1, 0.25)
+    blurred, plain = [], []
+    for seed in range(5):
+        torch.manual_seed(seed)
+        layers = list(blurnet().children())
+        skipping = [Skip() if isinstance(layer, Blur) else layer for layer in layers]
+        blurred.append(moves(nn.Sequential(*layers).eval(), images, shifts))
+        plain.append(moves(nn.Sequential(*skipping).eval(), images, shifts))
+    figure, axes = plt.subplots(figsize=(5, 2.6), layout="constrained")
+    for name, lines, style in (("every second pixel", plain, "--"), ("blurnet", blurred, "-")):
+        several = torch.stack(lines).numpy()
+        axes.fill_between(shifts.numpy(), several.min(0), several.max(0), color=RIGHT, alpha=0.4)
+        axes.plot(shifts.numpy(), several.mean(0), style, color=EDGE, label=name)
+    axes.set_xlabel("shift of the image in px")
+    axes.set_ylabel("change of the logits\n(their spread is 1)")
+    axes.legend(frameon=False)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+class Skip(nn.Module):
+    """Drops every second pixel without a look at it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., ::2, ::2]
+
+
+@torch.no_grad()
+def moves(network: nn.Module, images: Tensor, shifts: Tensor) -> Tensor:
+    """The mean change of a logit under each shift, relative to its spread over images."""
+    logits: Tensor = network(images)
+    changes = [(network(warp(images, Pose.of(dx=dx))) - logits).abs().mean() for dx in shifts]
+    return torch.stack(changes) / logits.std(0).mean()
 
 
 def draw_arrows(path: Path) -> None:
