@@ -92,7 +92,7 @@ def _overview(package: griffe.Module) -> str:
 def _page(room: griffe.Module) -> str:
     names = _exports(room)
     # mkdocstrings finds a module where a function has its name: that one is shown further down.
-    clear = [name for name in names if not isinstance(room.members[name], griffe.Module)]
+    clear = [name for name in names if not isinstance(room.members.get(name), griffe.Module)]
     blocks = [f"# `{room.path}`", _block(room, clear, level=2)]
     shown = {_definition(room, name) for name in clear}
     for module in _below(room):
@@ -105,7 +105,11 @@ def _page(room: griffe.Module) -> str:
 def _block(module: griffe.Module, names: list[str], *, level: int) -> str:
     """The text that stands for a module's docstring and some of its names."""
     options = {"heading_level": level, "members": names}
-    return f"::: {module.path}\n    options: {json.dumps(options)}"
+    block = f"::: {module.path}\n    options: {json.dumps(options)}"
+    # In `A, B = 1, 2` nobody sees A and B without running it: these have a heading and no more.
+    unseen = [name for name in names if name not in module.members]
+    headings = (f'{"#" * level} `{name}` {{ id="{module.path}.{name}" }}' for name in unseen)
+    return "\n\n".join((block, *headings))
 
 
 def _below(room: griffe.Module) -> Iterator[griffe.Module]:
@@ -121,14 +125,14 @@ def _exports(module: griffe.Module) -> list[str]:
 
 def _definition(module: griffe.Module, name: str) -> str:
     """The path under which a name was first defined, wherever it is exported from."""
+    if name not in module.members:
+        return f"{module.path}.{name}"
     member = _member(module, name)
     return member.target_path if isinstance(member, griffe.Alias) else member.path
 
 
 def _member(module: griffe.Module, name: str) -> griffe.Object | griffe.Alias:
     """What a name stands for: where a function has the name of its module, the function."""
-    if name not in module.members:
-        raise ValueError(f"{module.path}.{name} is not seen without running it: assign it alone")
     member = module.members[name]
     inner = member.members.get(name) if isinstance(member, griffe.Module) else None
     return inner or member
