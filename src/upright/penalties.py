@@ -23,7 +23,7 @@ def squared_distance(natural: Tensor, transformed: Tensor, *, scale: float = 0.2
 
 
 def kl_divergence(natural: Tensor, transformed: Tensor) -> Tensor:
-    """Give the divergence KL(softmax(natural) || softmax(transformed))."""
+    """Give the divergence KL(softmax(natural) || softmax(transformed)), in nats."""
     log_p, log_q = F.log_softmax(natural, -1), F.log_softmax(transformed, -1)
     return (log_p.exp() * (log_p - log_q)).sum(-1)
 

@@ -91,10 +91,12 @@ class Pose:
 
     @property
     def shape(self) -> torch.Size:
+        """Of dx, dy and angle alike: candidates, if there are any, then images."""
         return self.dx.shape
 
     @property
     def device(self) -> torch.device:
+        """Where dx lies, and with it the rest."""
         return self.dx.device
 
     def __len__(self) -> int:
@@ -122,7 +124,11 @@ class Pose:
         )
 
     def compose(self, then: Pose) -> Pose:
-        """Give the one pose that acts as this pose followed by ``then``."""
+        """Give the one pose that acts as this pose followed by ``then``.
+
+        >>> Pose.of(dx=1).compose(then=Pose.of(angle=90))
+        Pose(dx=[0.0] px, dy=[-1.0] px, angle=[90.0] degrees)
+        """
         cos, sin = cos_sin_degrees(then.angle)
         return Pose(
             cos * self.dx + sin * self.dy + then.dx,

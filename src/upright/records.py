@@ -99,6 +99,7 @@ class Record:
 
     @property
     def key(self) -> Key:
+        """The question that this record answers."""
         asked = json.dumps([self.evaluation, self.data_digest], sort_keys=True)
         digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
         return Key(self.recipe_hash, self.seed, tuple(sorted(self.measured)), digest)

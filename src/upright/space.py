@@ -63,7 +63,11 @@ class TransformSpace:
         return TransformSpace(max_dx=max_dx, max_dy=max_dy, max_angle=max_angle)
 
     def in_pixels(self, height: int, width: int) -> TransformSpace:
-        """Resolve limits that are relative to the image's size."""
+        """Resolve limits that are relative to the image's size.
+
+        >>> TransformSpace.of(0.125, 30, unit="image").in_pixels(height=224, width=320).limits
+        (40.0, 28.0, 30)
+        """
         if self.unit == "px":
             return self
         return replace(self, max_dx=self.max_dx * width, max_dy=self.max_dy * height, unit="px")
@@ -81,6 +85,10 @@ class TransformSpace:
         """Give evenly spaced poses, ends included: ``counts`` values of dx, dy and angle.
 
         ``grid((5, 5, 31))`` are the paper's 775 poses. A count of 1 gives the value 0.
+
+        >>> TransformSpace().grid((2, 1, 3))[:4]
+        Pose(dx=[-3.0, -3.0, -3.0, 3.0] px, dy=[0.0, 0.0, 0.0, 0.0] px, \
+angle=[-30.0, 0.0, 30.0, -30.0] degrees)
         """
         if len(counts) != 3 or min(counts) < 1:
             raise ValueError(f"a grid needs three counts of at least 1, but got {tuple(counts)}")

@@ -23,7 +23,9 @@ from upright.pose import Pose, cos_sin_degrees
 __all__ = ["Fill", "Interpolation", "check_options", "warp", "warp_all"]
 
 Fill = Literal["black", "reflection", "border"]
+"""What lies outside an image."""
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
+"""How a value between pixels is made."""
 
 # Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
 _MARGIN = 4
@@ -51,6 +53,14 @@ def warp(
     Returns:
         Images of the same dtype, N x C x H x W after the leading axes of ``pose``, differentiable
         in ``images`` and ``pose``.
+
+    >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> warp(image, Pose.of(dx=1))  # to the right
+    tensor([[[[0., 1.],
+              [0., 3.]]]])
+    >>> warp(image, Pose.of(angle=90))  # counter-clockwise
+    tensor([[[[2., 4.],
+              [1., 3.]]]])
     """
     _check(images, pose, fill, interpolation, canvas)
     leading, count = pose.shape[:-1], pose.shape[-1]

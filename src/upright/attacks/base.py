@@ -110,7 +110,10 @@ _NAMES: list[_Name] = []
 
 
 def attack_name(form: str, pattern: str) -> Callable[[Build], Build]:
-    """Teach ``parse_attack`` a name: what ``pattern`` captures goes to the decorated function."""
+    """Teach ``parse_attack`` a name: what ``pattern`` captures goes to the decorated function.
+
+    ``form`` is how error messages write the name. Upper and lower case are the same.
+    """
 
     def register(build: Build) -> Build:
         _NAMES.append(_Name(form, re.compile(pattern, re.IGNORECASE), build))
@@ -120,7 +123,11 @@ def attack_name(form: str, pattern: str) -> Callable[[Build], Build]:
 
 
 def parse_attack(name: str) -> Attack:
-    """Make an attack from its name, in any case: ``grid-775``, ``wo-10``, ``s-pgd`` and so on."""
+    """Make an attack from its name, in any case: ``grid-775``, ``wo-10``, ``s-pgd`` and so on.
+
+    >>> parse_attack("grid-775"), parse_attack("Wo-10")
+    (GridSearch(counts=(5, 5, 31)), RandomSearch(tries=10))
+    """
     for known in _NAMES:
         if match := known.pattern.fullmatch(name.strip()):
             return known.build(*match.groups())

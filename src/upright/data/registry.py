@@ -14,6 +14,7 @@ from upright.data.images import LabelledImages
 __all__ = ["Reader", "Request", "Split", "data_names", "data_set", "load_data"]
 
 Split = Literal["train", "test"]
+"""Which part of a data set."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Request:
 
 
 Reader = Callable[[Request], LabelledImages]
+"""What a data set is: a function that answers requests."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,9 @@ def load_data(
         seed: Of data that is made, not read.
         resize: Shorter side in pixels, for data that comes in any size.
         center_crop: Side in pixels of the central square, cut after resizing.
+
+    >>> load_data("glyphs", limit=5)
+    LabelledImages(5 x 3 x 32 x 32, 10 classes)
     """
     if split not in ("train", "test"):
         raise ValueError(f"no split is called {split!r}: choose train or test")

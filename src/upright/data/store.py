@@ -65,6 +65,7 @@ class Checked:
 
     @property
     def sound(self) -> bool:
+        """Whether there is no fault."""
         return not self.faults
 
 
@@ -80,6 +81,7 @@ def installed(*, root: Path | None = None) -> tuple[Stored, ...]:
 
 
 def is_installed(known: KnownSet, *, root: Path | None = None) -> bool:
+    """Whether the cache has a set; `check` says whether it is sound, too."""
     return _folder(known, root).joinpath(_FACTS).is_file()
 
 

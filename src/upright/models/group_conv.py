@@ -67,7 +67,10 @@ class Group:
         return self.act(features.unflatten(1, (self.planes, -1))[:, source].flatten(1, 2), element)
 
 
-P4, P4M = Group(4), Group(8)
+P4 = Group(4)
+"""The quarter turns."""
+P4M = Group(8)
+"""The quarter turns, and each of them with a mirror image."""
 
 
 class _Expand(torch.autograd.Function):

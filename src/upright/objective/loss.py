@@ -26,6 +26,7 @@ class LossTerms:
     """What a training step minimises, and its parts. A part that was not needed is None."""
 
     total: Tensor
+    """What to call ``backward`` on."""
     natural_loss: Tensor | None
     """Mean cross-entropy of the originals."""
     transformed_loss: Tensor | None
@@ -33,7 +34,9 @@ class LossTerms:
     penalty: Tensor | None
     """Mean penalty, before its weight."""
     natural_accuracy: Tensor | None
+    """Share of the originals that are classified correctly, in training mode."""
     transformed_accuracy: Tensor | None
+    """The same of the transformed images."""
     poses: dict[Target, Pose]
     """The poses found, by what they maximise, each of shape (draws x images,)."""
 
@@ -46,7 +49,13 @@ class RegularizedLoss(nn.Module):
     one batch, so that both share the batch's statistics.
 
     The model should be an ``nn.Module``: any other callable is asked in the mode that it is in.
-    Poses are drawn from ``generator``, by default one of its own with seed 0.
+
+    Args:
+        objective: what to minimise, or its name in the paper's notation.
+        space: the poses to search.
+        fill: what a pose uncovers, see ``warp``.
+        interpolation: how images are resampled, see ``warp``.
+        generator: poses are drawn from it, by default from one of its own with seed 0.
     """
 
     def __init__(
@@ -78,7 +87,11 @@ class RegularizedLoss(nn.Module):
     ) -> LossTerms:
         """Search for x', then compute the loss in one pass of the model.
 
-        ``search_model`` is a faster stand-in that answers as ``model`` does in evaluation mode.
+        Args:
+            model: from images to logits.
+            images: float in [0, 1], N x C x H x W.
+            labels: class numbers, N.
+            search_model: a faster stand-in that answers as ``model`` does in evaluation mode.
         """
         objective = self.objective
         repeated = images.repeat(objective.draws, 1, 1, 1) if objective.draws > 1 else images

@@ -24,6 +24,7 @@ GRAMMAR = """\
           search: what the x' of the cross-entropy maximises, cross-entropy or penalty
   fill:   black, reflection or border; LocNet regresses the pose of moved images, for stn-plus
 as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5)"""
+"""What ``Objective.parse`` understands, as error messages show it."""
 
 
 @dataclass(frozen=True)

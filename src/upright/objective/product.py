@@ -40,6 +40,7 @@ from upright.penalties import Penalty
 __all__ = ["Batch", "Objective", "Target"]
 
 Batch = Literal["nat", "rob", "mix"]
+"""What the cross-entropy sees: originals, transformed images, or the mean of both."""
 Target = Literal["cross-entropy", "penalty"]
 """What a transformed image is chosen to maximise."""
 
@@ -53,11 +54,16 @@ class Objective:
 
     batch: Batch
     attack: Attack | None = None
+    """How x' is searched; None where no transformed image is needed."""
     penalty: Penalty | None = None
     penalty_target: Target = "penalty"
+    """What the x' of the penalty maximises."""
     batch_target: Target = "cross-entropy"
+    """What the x' of the cross-entropy maximises."""
     weight: float = 1.0
+    """λ, of the penalty."""
     draws: int = 1
+    """How many x' stand for each original."""
 
     def __post_init__(self) -> None:
         if self.batch not in get_args(Batch):
@@ -77,7 +83,13 @@ class Objective:
 
     @staticmethod
     def parse(text: str, *, weight: float | None = None) -> Objective:
-        """Read the paper's notation; ``weight`` replaces the λ in it."""
+        """Read the paper's notation; ``weight`` replaces the λ in it.
+
+        >>> Objective.parse("KL(rob, Wo-10)").weight
+        8.0
+        >>> str(Objective.parse("AT(rob, rnd)")), str(Objective.parse("L2(nat,Wo-5)", weight=2))
+        ('std*', 'L2(nat, Wo-5; λ=2)')
+        """
         from upright.objective.notation import parse
 
         return parse(text, weight=weight)

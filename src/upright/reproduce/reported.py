@@ -64,6 +64,9 @@ def reported(dataset: str, method: str, metric: str) -> Reported | None:
         dataset: ``cifar10`` or ``CIFAR-10``, and so on.
         method: in the paper's notation, such as ``KL(rob, Wo-10)``, with spaces or without.
         metric: ``nat``, or the name of an attack, such as ``grid-775`` or ``s-pgd``.
+
+    >>> reported("cifar10", "KL(rob, Wo-10)", "grid-775").mean
+    0.7747
     """
     found = all_reported(dataset, method, metric)
     return found[0] if found else None

@@ -29,12 +29,15 @@ class Recipe:
     objective: str = "KL(rob, Wo-10)"
     """In the paper's notation, see ``Objective``."""
     data: str = "cifar10"
+    """A data set by name, see ``load_data``."""
     train_images: int | None = None
     """Use the first so many training images only."""
     model: str = "resnet32"
+    """A network by name, see ``build_network``."""
     space: TransformSpace = PAPER
     """The poses that the objective's attack searches."""
     steps: int = 80_000
+    """For CIFAR-100 the paper takes 120,000."""
     batch: int = 64
     """Unique images a step; their transformed copies come on top."""
     learning_rate: float = 0.1
@@ -58,6 +61,7 @@ class Recipe:
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the network; losses, weights and images are float32 always."""
     seed: int = 0
+    """Of the weights, the order of the images and everything that is drawn."""
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -83,6 +87,7 @@ class Recipe:
         return ("dx", "dy", "angle") if is_locnet else classes
 
     def as_json(self) -> dict[str, Any]:
+        """Give all fields in a form that JSON holds and ``from_json`` reads."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
 
     @staticmethod

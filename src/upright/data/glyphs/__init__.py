@@ -47,8 +47,11 @@ class Spread:
 
 
 NONE = Spread(max_rotation=0, max_shift=0)
-MILD = Spread(max_rotation=10, max_shift=2)  # about what house numbers in photographs have
-WIDE = Spread(max_rotation=30, max_shift=3)  # the paper's whole box of transformations
+"""All digits upright and in the middle: `glyphs-none`."""
+MILD = Spread(max_rotation=10, max_shift=2)
+"""About what house numbers in photographs have: `glyphs`."""
+WIDE = Spread(max_rotation=30, max_shift=3)
+"""The paper's whole box of transformations: `glyphs-wide`."""
 
 
 def glyphs(

@@ -43,6 +43,7 @@ class Photo:
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Photo:
+        """Draw everything at random."""
         contrast = rng.uniform(0.3, 0.75)
         dark = rng.uniform(0.1, 0.95 - contrast)
         bright = dark + contrast

@@ -1,0 +1,48 @@
+"""An attack that looks at scores as it goes: keep a random step whenever it makes things worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from upright import Attack, Pose, Score, TransformSpace, WorstCase
+from upright.attacks import attack_name
+
+__all__ = ["HillClimb"]
+
+
+@dataclass(frozen=True)
+class HillClimb(Attack):
+    """Starts anywhere, takes ``steps`` random steps of at most a quarter of the box.
+
+    Needs no gradient, so that it also works on ONNX models.
+    """
+
+    steps: int = 20
+
+    def __str__(self) -> str:
+        return f"hill-{self.steps}"
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.steps + 1
+
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        best = space.sample(count, generator=generator)
+        value = score(best)
+        for _ in range(self.steps):
+            move = space.sample(count, generator=generator).stack() / 4
+            tried = space.project(Pose.unstack(best.stack() + move))
+            found = score(tried)
+            better = (found > value).to(tried.device)
+            best = Pose.unstack(torch.where(better[:, None], tried.stack(), best.stack()))
+            value = torch.maximum(value, found)
+        return WorstCase(best, value, self.passes_per_image * count)
+
+
+@attack_name("hill-N (as in hill-20)", r"hill-(\d+)")
+def _hill_climb(steps: str) -> HillClimb:
+    return HillClimb(int(steps))

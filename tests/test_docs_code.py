@@ -1,0 +1,141 @@
+"""What the pages and docstrings show works: code runs and prints what is said, commands parse."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import runpy
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import upright
+from markdown_code import PAGES, ROOT, commands, run_page, same_output
+from upright.attacks import base, parse_attack
+from upright.cli import _COMMANDS, _app
+from upright.cli.evaluate import Evaluate
+from upright.cli.train import Train
+from upright.data import registry as data_registry
+from upright.data.glyphs import glyphs
+from upright.models import build_network, network_forms
+from upright.models import registry as network_registry
+from upright.objective import notation
+from upright.train import Recipe
+
+EXTEND = ROOT / "examples" / "extend"
+
+
+@pytest.fixture(autouse=True)
+def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    """What a page registers, imports, draws and writes is gone after it."""
+    network_forms()  # once all networks are known: those first met later would be lost again
+    monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
+    monkeypatch.setattr(network_registry, "_NETWORKS", list(network_registry._NETWORKS))
+    monkeypatch.setattr(data_registry, "_entries", dict(data_registry._entries))
+    monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    monkeypatch.syspath_prepend(str(EXTEND))
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng():
+        yield
+    for file in EXTEND.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_of_a_page_runs_and_prints_what_is_said(page: Path) -> None:
+    run_page(page, readers_own() if page.name == "README.md" else None)
+
+
+def readers_own() -> dict[str, object]:
+    """Stand-ins for the model and the data that the front page speaks of."""
+    model, data = build_network("convnet").eval(), glyphs(8)
+    return {
+        "model": model,
+        "images": data.images,
+        "labels": data.labels,
+        "loader": DataLoader(data, batch_size=4),
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.01),
+    }
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
+def test_commands_of_a_page_can_be_given(page: Path) -> None:
+    for line in commands(page):
+        command = _app(_COMMANDS).cli(prog="upright", args=shlex.split(line)[1:])
+        if isinstance(command, Train):
+            assert command._recipes(), line
+        if isinstance(command, Evaluate):
+            assert all(parse_attack(name) for name in command.attack), line
+
+
+PACKAGE = Path(upright.__file__).parent
+WITH_EXAMPLES = [
+    ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in file.read_text()
+]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_examples_in_docstrings_hold(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert not found.failed
+
+
+def test_extensions_work_from_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in (
+        "train 'COS(rob, hill-2)' --data arrows --model blurnet-4 --steps 2 --batch 8 "
+        "--train-images 16 --no-flips --out run",
+        "evaluate run --data arrows --limit 8 --attack corners --attack hill-3",
+    ):
+        monkeypatch.setattr(sys, "argv", ["my_upright.py", *shlex.split(line)])
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path(str(EXTEND / "my_upright.py"), run_name="__main__")
+        assert stop.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("COS(rob, hill-2)", "corners", "hill-3"))
+
+
+def test_every_extension_is_on_a_page_and_in_the_script() -> None:
+    pages = "".join(page.read_text() for page in PAGES)
+    script = (EXTEND / "my_upright.py").read_text()
+    for file in EXTEND.glob("*.py"):
+        assert f'--8<-- "examples/extend/{file.name}"' in pages
+        assert file.stem == "my_upright" or f"import {file.stem} " in script
+
+
+def test_output_that_differs_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    said = '```python\nprint(1 + 1)\n```\n\n```text title="prints"\n{}\n```\n'
+    page.write_text(said.format(2))
+    run_page(page)
+    page.write_text(said.format(3))
+    with pytest.raises(AssertionError, match="prints\n2"):
+        run_page(page)
+    assert same_output("a ... c\n", "a b c\n")
+
+
+def test_code_that_is_not_run_is_compiled(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run: needs a GPU -->\n```python\nraise OSError\n```\n")
+    run_page(page)
+    page.write_text("<!-- not run: needs a GPU -->\n```python\nraise OSError(\n```\n")
+    with pytest.raises(SyntaxError):
+        run_page(page)
+
+
+def test_defaults_that_the_pages_tell_are_those_of_a_recipe() -> None:
+    recipe = Recipe()
+    assert (recipe.model, recipe.steps, recipe.batch) == ("resnet32", 80_000, 64)
+    assert (recipe.momentum, recipe.learning_rate, recipe.drops) == (0.9, 0.1, (0.5, 0.75))
