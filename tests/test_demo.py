@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from upright.demo import METHODS, main
-from upright.figures import Outcome
+from upright.report.figures import Outcome
 
 
 def test_demo_trains_evaluates_and_draws(

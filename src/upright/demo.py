@@ -3,8 +3,9 @@
     make demo
 
 Trains ``std``, ``std*``, ``AT(rob, Wo-10)`` and ``KL(rob, Wo-10)`` on ``glyphs`` with a small
-network, measures natural and grid-775 accuracy, prints the paper's table and saves a figure. Two
-runs at a time, each on one core: such small networks gain little from a second one.
+network, measures natural and grid-775 accuracy, prints the paper's table, and writes a page to
+explore what it found. Two runs at a time, each on one core: such small networks gain little from a
+second one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import multiprocessing
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -22,8 +23,11 @@ from rich.table import Table
 
 from upright.data import load_data
 from upright.evaluation import evaluate
-from upright.figures import Example, Outcome, draw_demo
+from upright.report.figures import Outcome, draw_demo, find_example
 from upright.pose import Pose
+from upright.records import append
+from upright.reproduce import FinishedRun, Subject, keep, record_of
+from upright.space import PAPER
 from upright.train import Recipe, load_network, train
 from upright.warp import warp
 
@@ -33,11 +37,25 @@ __all__ = ["main"]
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=1)")
 
 
+SETTINGS = {
+    "space": asdict(PAPER),
+    "split": "test",
+    "fill": "black",
+    "interpolation": "bilinear",
+    "canvas": 0,
+}
+
+
 @dataclass(frozen=True)
 class _Job:
     recipe: Recipe
-    folder: Path
+    out: Path
+    number: int
     test_images: int
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"run-{self.number}"
 
 
 def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int = 300) -> None:
@@ -49,11 +67,12 @@ def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int =
         f"{test_images} test images in 775 ways. A few minutes on two cores."
     )
     jobs = [
-        _Job(_recipe(method, steps), out / f"run-{number}", test_images)
+        _Job(_recipe(method, steps), out, number, test_images)
         for number, method in enumerate(METHODS)
     ]
-    for job in jobs:
-        shutil.rmtree(job.folder, ignore_errors=True)
+    for old in (*(job.folder for job in jobs), out / "saved"):
+        shutil.rmtree(old, ignore_errors=True)
+    (out / "records.jsonl").unlink(missing_ok=True)
     outcomes = _run(jobs, console)
     console.print(_table([outcomes[job.recipe.objective] for job in jobs]))
     figure = out / "demo.png"
@@ -101,6 +120,25 @@ def _train_and_evaluate(job: _Job) -> Outcome:
         raise KeyboardInterrupt
     data = load_data("glyphs", split="test", limit=job.test_images)
     evaluation = evaluate(run.model, (data.images, data.labels), only_accuracy=True)
+    record = record_of(
+        FinishedRun.open(job.folder),
+        evaluation,
+        data_name="glyphs",
+        data=data,
+        settings=SETTINGS | {"limit": job.test_images},
+        device=torch.device("cpu"),
+    )
+    append(job.out / "records.jsonl", record)
+    subject = Subject(
+        name=str(job.folder),
+        model=run.model,
+        data=data,
+        data_name="glyphs",
+        evaluation=evaluation,
+        space=PAPER,
+        record=record,
+    )
+    keep(job.out / "saved", subject)
     return Outcome(
         method=job.recipe.objective,
         natural=evaluation.natural_accuracy,

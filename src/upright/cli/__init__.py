@@ -18,6 +18,7 @@ from upright import __version__
 from upright.cli import data
 from upright.cli.evaluate import Evaluate
 from upright.cli.messages import one_line, one_line_warnings, say
+from upright.cli.report import Report
 from upright.cli.reproduce import Reproduce
 from upright.cli.train import Train
 
@@ -29,6 +30,7 @@ _COMMANDS: dict[str, Command | dict[str, Command]] = {
     "evaluate": Evaluate,
     "train": Train,
     "reproduce": Reproduce,
+    "report": Report,
     "data": {"fetch": data.fetch, "check": data.check, "list": data.list_sets},
 }
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import parse_attack
-from upright.checks import Model, warn_if_classes_differ
+from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.record import evaluation_record
 from upright.cli.table import evaluation_table
@@ -23,7 +23,7 @@ from upright.evaluation import Evaluation, evaluate
 from upright.files import write_whole
 from upright.models import in_half_precision
 from upright.records import append
-from upright.reproduce import FinishedRun, record_of
+from upright.reproduce import FinishedRun, Subject, grid_among, keep, record_of
 from upright.sources import load_model
 from upright.space import TransformSpace
 from upright.warp import Fill, Interpolation
@@ -34,6 +34,7 @@ __all__ = ["Evaluate"]
 _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+_Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 # What the answer depends on, beside model, data, attacks and poses.
 _SETTINGS = (
@@ -100,6 +101,11 @@ class Evaluate:
     record: _File = None
     """Add a line about a run of `upright train` to this file: what was measured, what the paper
     reports, and what it takes to measure it again."""
+    save: _Folder = None
+    """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
+    and confidence at every pose of the grid. Several models go side by side."""
+    save_images: Annotated[int, arg(metavar="N")] = 24
+    """How many images to keep, drawn at random, the same ones for every model."""
 
     def __call__(self) -> None:
         """Evaluate, print a table, and write the files that are asked for."""
@@ -110,7 +116,8 @@ class Evaluate:
             parse_attack(name)  # a wrong name is told before the model is loaded
         for path in (self.json, self.state, self.record):
             writable(path)
-        run = None if self.record is None else FinishedRun.open(Path(self.model))
+        self._check_save(attacks)
+        run = self._run()
         model, data = load_model(self.model, device=device), self._data()
         if self.precision == "bfloat16":
             model = in_half_precision(model)
@@ -121,12 +128,46 @@ class Evaluate:
         if self.json is not None:
             result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
-        if self.record is not None and run is not None:
+        record = None
+        if run is not None:
             settings = {"space": asdict(space)} | {name: getattr(self, name) for name in _SETTINGS}
             record = record_of(
                 run, evaluation, data_name=self.data, data=data, settings=settings, device=device
             )
+        if self.record is not None and record is not None:
             append(self.record, record)
+        if self.save is not None:
+            subject = Subject(
+                name=self.model,
+                model=model,
+                data=data,
+                data_name=self.data,
+                evaluation=evaluation,
+                space=space,
+                split=self.split,
+                canvas=self.canvas,
+                record=record,
+                device=device,
+            )
+            keep(self.save, subject, explored=self.save_images)
+
+    def _run(self) -> FinishedRun | None:
+        """The run that the model is, where that is to be written down."""
+        folder = Path(self.model)
+        asked = self.record is not None or (self.save is not None and folder.is_dir())
+        return FinishedRun.open(folder) if asked else None
+
+    def _check_save(self, attacks: Sequence[str]) -> None:
+        if self.save is None:
+            return
+        writable(self.save / "shown.safetensors")
+        grid_among(attacks)
+        check_at_least_1(save_images=self.save_images)
+        if (self.fill, self.interpolation) != ("black", "bilinear"):
+            raise ValueError(
+                "the explorer turns images with black around them and bilinear interpolation: "
+                "leave out --fill and --interpolation, or --save"
+            )
 
     def _data(self) -> LabelledImages:
         return load_data(

@@ -1,0 +1,77 @@
+"""How figures look and how they are written: one style, as SVG and as PNG."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import ParamSpec
+
+import matplotlib.style
+from matplotlib.figure import Figure
+
+from upright.files import write_whole
+
+__all__ = ["BLUE", "EDGE", "GRID", "INK", "MARKERS", "SERIES", "WRONG", "Drawing", "figure"]
+
+INK, EDGE, GRID = "#23272e", "#6d737b", "#d9dbde"
+SERIES = ("#0b4f8a", "#c4541c", "#2f9e8f", "#7a5195", "#9a7d0a", "#8c9199")
+"""The colours of style.mplstyle; the page gives each of them a dark twin."""
+BLUE, WRONG = SERIES[0], SERIES[1]
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""Series differ by marker, too, for those who see no colours."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the words that go with it."""
+
+    name: str
+    """Of its files."""
+    title: str
+    caption: str
+    figure: Figure
+
+    def svg(self) -> str:
+        """Give the drawing alone, without the header of a file; the same for the same data."""
+        text = self._render("svg").decode()
+        return text[text.index("<svg") :]
+
+    def write(self, folder: Path) -> None:
+        """Write ``NAME.svg`` and ``NAME.png``."""
+        for kind in ("svg", "png"):
+            write_whole(folder / f"{self.name}.{kind}", self._render(kind))
+
+    def _render(self, kind: str) -> bytes:
+        buffer = io.BytesIO()
+        with _style():
+            metadata = {"Date": None} if kind == "svg" else {"Software": None}
+            self.figure.savefig(buffer, format=kind, metadata=metadata)
+        return buffer.getvalue()
+
+
+_Options = ParamSpec("_Options")
+
+
+def figure(
+    draw: Callable[_Options, Drawing | None],
+) -> Callable[_Options, Drawing | None]:
+    """Let a function draw in the project's style. It gives None where there is nothing to draw."""
+
+    @wraps(draw)
+    def styled(*args: _Options.args, **options: _Options.kwargs) -> Drawing | None:
+        with _style():
+            return draw(*args, **options)
+
+    return styled
+
+
+@contextlib.contextmanager
+def _style() -> Iterator[None]:
+    style = files("upright.report.figures").joinpath("style.mplstyle")
+    with as_file(style) as path, matplotlib.style.context(path):
+        yield

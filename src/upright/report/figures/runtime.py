@@ -1,0 +1,52 @@
+"""Training time against grid accuracy (the paper's figure of run times)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from upright.report.data import RuntimePoint
+from upright.report.figures.draw import MARKERS, SERIES, Drawing, figure
+
+__all__ = ["draw_runtime", "time_unit"]
+
+
+@figure
+def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None:
+    """Draw all methods of a data set; those that differ in the number of tries are connected."""
+    here = [point for point in points if point.dataset == dataset]
+    if len(here) < 2:
+        return None
+    unit, hours = time_unit(max(point.hours for point in here))
+    drawing = Figure(figsize=(6.8, 3.8), layout="constrained")
+    axes = drawing.subplots()
+    for number, family in enumerate(dict.fromkeys(point.family for point in here)):
+        members = sorted((p for p in here if p.family == family), key=lambda p: p.hours)
+        axes.errorbar(
+            [point.hours / hours for point in members],
+            [100 * point.grid.mean for point in members],
+            [100 * (point.grid.stderr or 0) for point in members],
+            color=SERIES[number % len(SERIES)],
+            marker=MARKERS[number % len(MARKERS)],
+            label=family if len(members) > 1 else members[0].method,
+        )
+    axes.set_xlabel(f"training time in {unit}")
+    axes.set_ylabel("grid-775 accuracy in %")
+    axes.set_xlim(left=0)
+    drawing.legend(loc="outside right upper")
+    return Drawing(
+        f"runtime-{dataset}",
+        f"Training time against grid accuracy on {dataset}",
+        "Mean over seeds, with the standard error where there are several. Methods that differ in "
+        "the number of random tries k alone are connected.",
+        drawing,
+    )
+
+
+def time_unit(hours: float) -> tuple[str, float]:
+    """Give the unit in which times up to so many hours are easy to read, and its hours."""
+    for name, unit in (("hours", 1.0), ("minutes", 1 / 60)):
+        if hours >= 1.5 * unit:
+            return name, unit
+    return "seconds", 1 / 3600
