@@ -39,13 +39,23 @@ class MethodRuns:
 
 
 def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
-    """Put records together that differ by their seed alone; of one seed, the last one counts."""
+    """Put records together that differ by their seed alone; of one seed, the last one counts.
+
+    Data sets come in the order of the records, their methods from the highest grid accuracy down.
+    """
     groups: dict[str, dict[int, Record]] = {}
     for record in records:
         recipe = {name: value for name, value in record.recipe.items() if name != "seed"}
         asked = [recipe, record.evaluation, record.data_digest, sorted(record.measured)]
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
-    return tuple(_together([group[seed] for seed in sorted(group)]) for group in groups.values())
+    runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
+    order = list(dict.fromkeys(run.dataset for run in runs))
+    return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), -_grid(run))))
+
+
+def _grid(run: MethodRuns) -> float:
+    found = run.measured.get("grid-775")
+    return 0.0 if found is None else found.mean
 
 
 def _together(records: list[Record]) -> MethodRuns:

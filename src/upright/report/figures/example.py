@@ -64,8 +64,8 @@ def find_example(exhibition: Exhibition) -> Example | None:
     """Choose the image that tells two models apart most clearly.
 
     The weak model is the one of lowest grid accuracy, the strong one that of highest. The image is
-    right as it is for both and wrong for the weak one at its worst pose; best where the strong one
-    is right there, and surest of it.
+    right as it is for both; at the weak model's worst pose the weak one is wrong and the strong one
+    right, and both are sure of it.
     """
     if not exhibition.models:
         return None
@@ -76,7 +76,7 @@ def find_example(exhibition: Exhibition) -> Example | None:
     rows = np.arange(len(labels))
     at = (rows, *np.unravel_index(weak.worst, weak.predicted.shape[1:]))
     fit = (weak.natural == labels).astype(float) + (strong.natural == labels)
-    fit += weak.predicted[at] != labels
+    fit += np.where(weak.predicted[at] != labels, weak.confidence[at] / 255, -1)
     fit += np.where(strong.predicted[at] == labels, strong.confidence[at] / 255, -1)
     chosen = int(fit.argmax())
     return Example(exhibition.shown, chosen, weak, weak_title, strong, strong_title)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from upright.report.data import RuntimePoint
+from upright.report.figures import find_example
 from upright.report.runs import MethodRuns
 from upright.report.saved import Array, Exhibition, SavedModel
 from upright.report.titles import titles
@@ -31,6 +32,7 @@ def payload(
 
 def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any]:
     shown = exhibition.shown
+    example = find_example(exhibition)
     named = zip(exhibition.models, titles(exhibition.models), strict=True)
     return {
         "dataset": shown.dataset,
@@ -43,6 +45,7 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
         "dx": _plain(shown.dx_px),
         "dy": _plain(shown.dy_px),
         "angle": _plain(shown.angle_degrees),
+        "first": 0 if example is None else example.image,
         "models": [_model(model, title, known) for model, title in named],
     }
 

@@ -55,6 +55,8 @@ function drawChart(runs) {
     make("text", { x: 2, y: 6 }, "grid-775 accuracy in %"),
   );
 
+  const places = runs.map((run) => [run, x(run.seconds / seconds), y(100 * run.grid)]);
+  svg.append(...labelsOf(places, width - pad.right));
   const families = [...new Set(runs.map((run) => run.family))];
   families.forEach((family, series) => {
     const colour = `var(--series-${(series % 6) + 1})`;
@@ -65,6 +67,25 @@ function drawChart(runs) {
   });
   chart.replaceChildren(svg);
   byId("chart-note").textContent = "";
+}
+
+// Names beside their marks, as far as they do not run into each other or into marks.
+function labelsOf(places, edge) {
+  const taken = places.map(([, x, y]) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));
+  const labels = [];
+  for (const [run, x, y] of places) {
+    const wide = 6.9 * run.method.length;
+    const box = { left: x + 11, right: x + 11 + wide, top: y - 7, bottom: y + 7 };
+    const meets = (other) =>
+      box.left < other.right && box.right > other.left && box.top < other.bottom && box.bottom > other.top;
+    if (box.right > edge) [box.left, box.right] = [x - 11 - wide, x - 11];
+    if (taken.some(meets)) continue;
+    taken.push(box);
+    const anchor = box.left < x ? "end" : "start";
+    const at = { x: anchor === "end" ? box.right : box.left, y: y + 4, "text-anchor": anchor };
+    labels.push(make("text", { class: "name", "aria-hidden": "true", ...at }, run.method));
+  }
+  return labels;
 }
 
 function markOf(run, x, y, series) {

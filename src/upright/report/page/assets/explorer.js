@@ -132,13 +132,12 @@ function startExplorer() {
       map: make("canvas", { class: "map", role: "img" }),
       tally: make("p", { class: "tally" }),
     };
-    const scores = make(
-      "p",
-      { class: "scores" },
-      `natural ${percent(model.measured.nat)}, ${model.attack} ${percent(model.measured[model.attack])}` +
-        ` of ${model.images.toLocaleString("en")} images`,
-    );
-    if (model.record) scores.append(" (", make("a", { href: `#record-${model.record}` }, "record"), ")");
+    const numbers =
+      `natural ${percent(model.measured.nat)}, ` +
+      `${model.attack} ${percent(model.measured[model.attack])}`;
+    const source = model.record ? make("a", { href: `#record-${model.record}` }, numbers) : numbers;
+    const count = ` of ${model.images.toLocaleString("en")} images`;
+    const scores = make("p", { class: "scores" }, source, count);
     const node = make(
       "article",
       { class: "card", "aria-label": model.title },
@@ -352,7 +351,7 @@ function startExplorer() {
     makeThumbs();
     makeModelChoice();
     showModels();
-    showImage(0);
+    showImage(state.set.first);
   }
 
   sets.forEach((set, place) => byId("set").append(make("option", { value: place }, set.dataset)));

@@ -56,7 +56,8 @@ function drawMap(canvas, set, isWrong, here, worst) {
     }
   }
   drawLabels(pen, set, layout, edge);
-  drawWorst(pen, cellBox(layout, worst), ink, raised);
+  const worstFill = isWrong(...worst) ? wrong : right;
+  drawWorst(pen, cellBox(layout, worst), ink, raised, worstFill);
   drawHere(pen, cellBox(layout, here), ink, raised);
   return layout;
 }
@@ -99,15 +100,18 @@ function drawHere(pen, box, ink, raised) {
   pen.strokeRect(box.x - 1.5, box.y - 1.5, box.width + 2.2, box.height + 2.2);
 }
 
-function drawWorst(pen, box, ink, raised) {
-  const [x, y, reach] = [box.x + box.width / 2, box.y + box.height / 2, 6];
+function drawWorst(pen, box, ink, raised, fill) {
+  const [x, y, reach] = [box.x + box.width / 2, box.y + box.height / 2, 6.5];
   pen.beginPath();
   pen.moveTo(x, y - reach);
   pen.lineTo(x + reach, y);
   pen.lineTo(x, y + reach);
   pen.lineTo(x - reach, y);
   pen.closePath();
-  pen.fillStyle = raised;
+  pen.lineWidth = 4.5;
+  pen.strokeStyle = raised;
+  pen.stroke();
+  pen.fillStyle = fill;
   pen.fill();
   pen.lineWidth = 1.75;
   pen.strokeStyle = ink;
