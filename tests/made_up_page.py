@@ -53,8 +53,8 @@ RECORDS = (
     record("AT(rob, Wo-20)", nat=0.955, grid=0.73, seconds=390),
     record("KL(rob, Wo-10)", nat=0.94, grid=0.80, seconds=260),
     record("KL(rob, Wo-10)", seed=1, nat=0.95, grid=0.82, seconds=250),
-    record("KL(rob, Wo-10; λ=2)", nat=0.945, grid=0.77, seconds=255),
-    record("KL(rob, Wo-10; λ=32)", nat=0.91, grid=0.79, seconds=255),
+    record("KL(rob, Wo-10; λ=2)", nat=0.945, grid=0.65, seconds=310),
+    record("KL(rob, Wo-10; λ=32)", nat=0.91, grid=0.75, seconds=330),
     record("KL(nat, rnd)", nat=0.94, grid=0.70, seconds=120),
     record("KL(nat, rnd; λ=1)", nat=0.95, grid=0.60, seconds=120),
 )

@@ -69,10 +69,10 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     unit, hours = time_unit(max(run.train_seconds for run in runs) / 3600)
     headings = (
         Heading("method", number=False),
-        Heading("data", number=False),
-        Heading("network", number=False),
         *(Heading(f"{'natural' if metric == 'nat' else metric} %") for metric in metrics),
         Heading(f"training, {unit}"),
+        Heading("data", number=False),
+        Heading("network", number=False),
         Heading("steps"),
         Heading("seeds"),
     )
@@ -87,10 +87,10 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     rows = [
         (
             Entry(run.method, order=run.method, link=record_id(run.records[0])),
-            Entry(run.dataset, order=run.dataset),
-            Entry(run.model, order=run.model),
             *(_estimate(run.measured.get(m), best.get((run.dataset, m))) for m in metrics),
             _time(run, hours),
+            Entry(run.dataset, order=run.dataset),
+            Entry(run.model, order=run.model),
             Entry(f"{run.steps:,}", order=run.steps),
             Entry(str(len(run.records)), order=len(run.records)),
         )

@@ -106,7 +106,7 @@ function markOf(run, x, y, series) {
   mark.setAttribute("aria-label", text.replaceAll("\n", "; "));
   const show = () => {
     const box = mark.getBoundingClientRect();
-    showTip(text, box.left + box.width / 2, box.top + 8);
+    showTip(text, box.left + box.width / 2, box.top + 8, show);
     byId("chart-note").textContent = text.replaceAll("\n", "; ");
   };
   mark.addEventListener("pointerenter", show);

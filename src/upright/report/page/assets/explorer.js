@@ -48,6 +48,9 @@ function poseText({ dx, dy, angle }) {
   return parts.join(", ") || "as it is";
 }
 
+// Radius of the dial; the picture is 152 wide and high.
+const DIAL = 95;
+
 function startExplorer() {
   const sets = data.exhibitions.map(openSet);
   const picture = byId("picture");
@@ -89,8 +92,8 @@ function startExplorer() {
       slider.setAttribute("aria-valuetext", poseText({ dx: 0, dy: 0, angle: 0, [name]: pose[name] }));
     }
     const turn = (-pose.angle * Math.PI) / 180;
-    knob.setAttribute("cx", 92 * Math.sin(turn));
-    knob.setAttribute("cy", -92 * Math.cos(turn));
+    knob.setAttribute("cx", DIAL * Math.sin(turn));
+    knob.setAttribute("cy", -DIAL * Math.cos(turn));
     const saved = poseText(poseAt(here()));
     const free = poseText(pose) !== saved;
     byId("pose").textContent = free
@@ -114,7 +117,7 @@ function startExplorer() {
     byId("truth").replaceChildren(
       "labelled ",
       make("b", {}, label),
-      `, number ${state.set.places[image]} of the ${state.set.split} images`,
+      `, ${state.set.split} image ${state.set.places[image]}`,
     );
     picture.setAttribute("aria-label", `Picture labelled ${label}; drag it or use the keys`);
     [...byId("thumbs").children].forEach((thumb, place) => {
@@ -148,6 +151,7 @@ function startExplorer() {
       parts.map,
       parts.tally,
     );
+    const brief = make("li");
     let layout;
     const under = (event) => {
       const box = parts.map.getBoundingClientRect();
@@ -178,6 +182,11 @@ function startExplorer() {
       parts.bar.style.width = `${100 * sure}%`;
       const worst = state.set.worst(model, state.image);
       const isWrong = (...at) => !state.set.answer(model, state.image, at).right;
+      brief.replaceChildren(
+        make("span", {}, model.title),
+        make("b", {}, `${state.set.classes[seen]} ${right ? "✓" : "✗"}`),
+      );
+      brief.className = right ? "right" : "wrong";
       layout = drawMap(parts.map, state.set, isWrong, here(), worst);
       const count = state.set.rightPoses(model, state.image);
       const tally = `Right at ${count} of ${state.set.poses} poses. `;
@@ -195,13 +204,14 @@ function startExplorer() {
       const { seen, right, sure } = now();
       return `${model.title}: ${state.set.classes[seen]}, ${right ? "right" : "wrong"}, ${percent(sure, 0)}`;
     };
-    return { node, show, spoken };
+    return { node, brief, show, spoken };
   }
 
   function showModels() {
     const chosen = state.set.models.filter((model) => state.chosen.has(model));
     cards = chosen.map(makeCard);
     byId("cards").replaceChildren(...cards.map((card) => card.node));
+    byId("brief").replaceChildren(...cards.map((card) => card.brief));
     [...byId("thumbs").children].forEach((thumb, image) => {
       const fell = chosen.map((model) => state.set.rightPoses(model, image) < state.set.poses);
       const label = state.set.classes[state.set.labels[image]];
@@ -248,10 +258,10 @@ function startExplorer() {
       const turn = (-angle * Math.PI) / 180;
       return [radius * Math.sin(turn), -radius * Math.cos(turn)];
     };
-    const points = Array.from({ length: 61 }, (_, i) => at(low + ((high - low) * i) / 60, 92));
+    const points = Array.from({ length: 61 }, (_, i) => at(low + ((high - low) * i) / 60, DIAL));
     const arc = make("path", { class: "arc", d: `M${points.map((p) => p.join(" ")).join("L")}` });
     const ticks = [...new Set([low, 0, high])].map((angle) => {
-      const [[x1, y1], [x2, y2], [x, y]] = [at(angle, 89), at(angle, 95), at(angle, 103)];
+      const [[x1, y1], [x2, y2], [x, y]] = [at(angle, DIAL - 3), at(angle, DIAL + 3), at(angle, DIAL + 10)];
       return make(
         "g",
         {},

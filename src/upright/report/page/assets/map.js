@@ -57,8 +57,8 @@ function drawMap(canvas, set, isWrong, here, worst) {
   }
   drawLabels(pen, set, layout, edge);
   const worstFill = isWrong(...worst) ? wrong : right;
-  drawWorst(pen, cellBox(layout, worst), ink, raised, worstFill);
   drawHere(pen, cellBox(layout, here), ink, raised);
+  drawWorst(pen, cellBox(layout, worst), ink, raised, worstFill);
   return layout;
 }
 

@@ -64,8 +64,11 @@ addEventListener("resize", () => {
 });
 
 const tip = byId("tip");
+let tipFollows;
 
-function showTip(text, x, y) {
+// `follow` shows the tip anew at the place of what it belongs to, after the page has scrolled.
+function showTip(text, x, y, follow = hideTip) {
+  tipFollows = follow;
   tip.textContent = text;
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
@@ -77,7 +80,7 @@ function hideTip() {
   tip.hidden = true;
 }
 
-addEventListener("scroll", hideTip, { passive: true });
+addEventListener("scroll", () => tip.hidden || tipFollows(), { passive: true });
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") hideTip();
 });
