@@ -16,14 +16,27 @@ from matplotlib.figure import Figure
 
 from upright.files import write_whole
 
-__all__ = ["BLUE", "EDGE", "GRID", "INK", "MARKERS", "SERIES", "WRONG", "Drawing", "figure"]
+__all__ = ["BLUE", "EDGE", "GRID", "INK", "SERIES", "WRONG", "Drawing", "Look", "figure", "look"]
 
 INK, EDGE, GRID = "#23272e", "#6d737b", "#d9dbde"
 SERIES = ("#0b4f8a", "#c4541c", "#2f9e8f", "#7a5195", "#9a7d0a", "#8c9199")
 """The colours of style.mplstyle; the page gives each of them a dark twin."""
 BLUE, WRONG = SERIES[0], SERIES[1]
-MARKERS = ("o", "s", "^", "D", "v", "P")
-"""Series differ by marker, too, for those who see no colours."""
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a series is drawn."""
+
+    colour: str
+    marker: str
+
+
+def look(series: int) -> Look:
+    """Tell series apart by colour or by marker, and up to 36 of them by both."""
+    turn, place = divmod(series, len(SERIES))
+    return Look(SERIES[place], _MARKERS[(place + turn) % len(_MARKERS)])
 
 
 @dataclass(frozen=True)

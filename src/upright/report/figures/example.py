@@ -38,7 +38,8 @@ class Example:
 
     def pose_text(self) -> str:
         dx, dy, angle = self._pose
-        return f"turned {angle:+.0f}°, shifted ({dx:+.1f}, {dy:+.1f}) px"
+        text = f"turned {angle:+.0f}°, shifted ({dx:+.1f}, {dy:+.1f}) px"
+        return text.replace("-", "−")
 
     @property
     def _pose(self) -> tuple[float, float, float]:

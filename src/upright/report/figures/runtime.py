@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from upright.report.data import RuntimePoint
-from upright.report.figures.draw import MARKERS, SERIES, Drawing, figure
+from upright.report.figures.draw import Drawing, figure, look
 
 __all__ = ["draw_runtime", "time_unit"]
 
@@ -27,9 +27,9 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
             [point.hours / hours for point in members],
             [100 * point.grid.mean for point in members],
             [100 * (point.grid.stderr or 0) for point in members],
-            color=SERIES[number % len(SERIES)],
-            marker=MARKERS[number % len(MARKERS)],
             label=family if len(members) > 1 else members[0].method,
+            color=look(number).colour,
+            marker=look(number).marker,
         )
     axes.set_xlabel(f"training time in {unit}")
     axes.set_ylabel("grid-775 accuracy in %")

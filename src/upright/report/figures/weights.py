@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from upright.records import Record
 from upright.report.compare import estimate
 from upright.report.data import LambdaPoint, lambda_curve, split_weight
-from upright.report.figures.draw import EDGE, MARKERS, SERIES, Drawing, figure
+from upright.report.figures.draw import EDGE, Drawing, figure, look
 from upright.report.model import Estimate
 
 __all__ = ["draw_weights"]
@@ -90,15 +90,15 @@ def _usual(records: Sequence[Record], dataset: str, method: str) -> dict[str, Es
 
 def _panel(axes: Axes, curves: Curves, methods: list[str], metric: str) -> None:
     for method, curve in curves.items():
-        number = methods.index(method)
+        drawn = look(methods.index(method))
         found: list[Estimate] = [getattr(point, metric) for point in curve]
         axes.errorbar(
             [point.weight for point in curve],
             [100 * each.mean for each in found],
             [100 * (each.stderr or 0) for each in found],
-            color=SERIES[number % len(SERIES)],
-            marker=MARKERS[number % len(MARKERS)],
             label=method,
+            color=drawn.colour,
+            marker=drawn.marker,
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")

@@ -9,6 +9,13 @@ const MARKS = [
   "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
 ];
 
+// Told apart by colour or by shape, and many of them by both.
+function lookOf(series) {
+  const place = series % MARKS.length;
+  const shape = MARKS[(place + Math.floor(series / MARKS.length)) % MARKS.length];
+  return { colour: `var(--series-${place + 1})`, shape };
+}
+
 function timeUnit(longest) {
   if (longest >= 5400) return ["hours", 3600];
   return longest >= 90 ? ["minutes", 60] : ["seconds", 1];
@@ -59,7 +66,7 @@ function drawChart(runs) {
   svg.append(...labelsOf(places, width - pad.right));
   const families = [...new Set(runs.map((run) => run.family))];
   families.forEach((family, series) => {
-    const colour = `var(--series-${(series % 6) + 1})`;
+    const { colour } = lookOf(series);
     const members = runs.filter((run) => run.family === family).sort((a, b) => a.seconds - b.seconds);
     const points = members.map((run) => `${x(run.seconds / seconds)} ${y(100 * run.grid)}`);
     svg.append(make("path", { class: "link", d: `M${points.join("L")}`, stroke: colour }));
@@ -96,12 +103,12 @@ function markOf(run, x, y, series) {
     `${(100 * run.natural).toFixed(2)} %\n${(run.seconds / seconds).toFixed(1)} ${unit}, ` +
     `${run.network}, ${run.steps.toLocaleString("en")} steps, ${run.seeds} seed${run.seeds === 1 ? "" : "s"}\n` +
     `on ${run.hardware}`;
-  const colour = `var(--series-${(series % 6) + 1})`;
+  const { colour, shape } = lookOf(series);
   const mark = make(
     "g",
     { class: "mark", transform: `translate(${x} ${y})`, tabindex: 0, role: "img" },
     make("circle", { class: "halo", r: 16, fill: colour }),
-    make("path", { d: MARKS[series % MARKS.length], fill: colour }),
+    make("path", { d: shape, fill: colour }),
   );
   mark.setAttribute("aria-label", text.replaceAll("\n", "; "));
   const show = () => {
