@@ -7,38 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
+from made_up import made_up_record
 from upright.records import Record, append
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from upright.train import Recipe
 
 CLASSES = ("disc", "ring", "</script>")
 """The last one would end the page's data if it were not escaped."""
 
 
-def record(
-    method: str, *, seed: int = 0, nat: float, grid: float, seconds: float, dataset: str = "made-up"
-) -> Record:
+def record(method: str, *, seed: int = 0, nat: float, grid: float, seconds: float) -> Record:
     """A record that looks like one of a run."""
-    return Record(
-        dataset=dataset,
-        method=method,
-        model="convnet",
-        seed=seed,
-        recipe={"objective": method, "seed": seed},
-        recipe_hash=f"{hash_of(method):012x}",
-        evaluation={"split": "test"},
-        measured={"nat": nat, "grid-775": grid},
-        images=200,
-        reported={},
-        steps=1000,
-        train_seconds=seconds,
-        evaluate_seconds=1.0,
-        forward_passes=1000,
-        data_digest={"test_images": "0" * 64},
-        commit="made up",
-        versions={"upright": "made up"},
-        hardware="made up",
-        finished="2026-01-01T00:00:00+00:00",
-    )
+    recipe = Recipe(objective=method, data="glyphs", model="convnet", steps=1000, seed=seed)
+    measured = {"nat": nat, "grid-775": grid}
+    return made_up_record(recipe, measured, dataset="made-up", train_seconds=seconds, images=200)
 
 
 def hash_of(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from upright.report.figures.draw import WRONG, Drawing, figure
 from upright.report.saved import Exhibition
@@ -36,6 +37,7 @@ def draw_angles(exhibition: Exhibition) -> Drawing | None:
         )
         axes.set_title(f"{title}\n{100 * wrong.mean():.0f} % wrong")
         axes.set_xticks([first, 0, last])
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(visible=False)
     for axes in panels[len(models) :]:
         axes.set_axis_off()

@@ -49,6 +49,11 @@ class Drawing:
     caption: str
     figure: Figure
 
+    @property
+    def broad(self) -> bool:
+        """Whether half a page is too narrow for it."""
+        return bool(self.figure.get_size_inches()[0] > 8)
+
     def svg(self) -> str:
         """Give the drawing alone, without the header of a file; the same for the same data."""
         text = self._render("svg").decode()

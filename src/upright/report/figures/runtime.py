@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from upright.report.data import RuntimePoint
+from upright.report.data import RuntimePoint, split_weight
 from upright.report.figures.draw import Drawing, figure, look
 
 __all__ = ["draw_runtime", "time_unit"]
@@ -15,14 +15,14 @@ __all__ = ["draw_runtime", "time_unit"]
 @figure
 def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None:
     """Draw all methods of a data set; those that differ in the number of tries are connected."""
-    here = [point for point in points if point.dataset == dataset]
+    here = _without_variants([point for point in points if point.dataset == dataset])
     if len(here) < 2:
         return None
     unit, hours = time_unit(max(point.hours for point in here))
     drawing = Figure(figsize=(6.8, 3.8), layout="constrained")
     axes = drawing.subplots()
     for number, family in enumerate(dict.fromkeys(point.family for point in here)):
-        members = sorted((p for p in here if p.family == family), key=lambda p: p.hours)
+        members = sorted((p for p in here if p.family == family), key=lambda p: p.tries or 0)
         axes.errorbar(
             [point.hours / hours for point in members],
             [100 * point.grid.mean for point in members],
@@ -42,6 +42,16 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
         "the number of random tries k alone are connected.",
         drawing,
     )
+
+
+def _without_variants(points: list[RuntimePoint]) -> list[RuntimePoint]:
+    """Leave out other λ of a method that was trained with its usual one: they have a figure."""
+    methods = {point.method for point in points}
+    return [
+        point
+        for point in points
+        if (usual := split_weight(point.method)[0]) == point.method or usual not in methods
+    ]
 
 
 def time_unit(hours: float) -> tuple[str, float]:

@@ -70,6 +70,7 @@ def _run(run: MethodRuns, point: RuntimePoint) -> dict[str, Any]:
         "dataset": point.dataset,
         "method": point.method,
         "family": point.family,
+        "tries": point.tries or 0,
         "network": point.model,
         "seconds": 3600 * point.hours,
         "grid": point.grid.mean,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from upright.records import Record
 from upright.report.figures.runtime import time_unit
@@ -33,7 +34,9 @@ class Entry:
     detail: str = ""
     """A second, quieter line."""
     hint: str = ""
-    """Where the number comes from, or what to type to get it."""
+    """Where the number comes from, or why there is none."""
+    command: str = ""
+    """What to type to get it."""
     best: bool = False
     link: str = ""
     """The id of the record that it comes from."""
@@ -49,6 +52,14 @@ class Sheet:
     rows: tuple[tuple[Entry, ...], ...]
     ids: tuple[str, ...] = ()
     """Of the rows, where others link to them."""
+    label: str = ""
+    """By which the paper calls it."""
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings above headings: the text, and over how many columns it stands."""
+        runs = groupby(self.headings, key=lambda heading: heading.group)
+        return tuple((text, len(list(members))) for text, members in runs)
 
 
 def paper_sheet(table: Table) -> Sheet:
@@ -60,7 +71,7 @@ def paper_sheet(table: Table) -> Sheet:
         for place, column in enumerate(table.columns)
     ]
     name = f"{table.name} {table.part}".strip()
-    return Sheet(name, table.title, tuple(headings), tuple(rows))
+    return Sheet(name, table.title, tuple(headings), tuple(rows), label=name)
 
 
 def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
@@ -145,13 +156,14 @@ def _cell(cell: Cell | None) -> Entry:
         return Entry("–", hint="the paper has no number here")
     paper = "" if cell.reported is None else f"paper {100 * cell.reported.mean:.2f}"
     if cell.measured is None:
-        return Entry("missing", detail=paper, hint=cell.lacks or cell.command or cell.note)
+        hint = cell.lacks or cell.note
+        return Entry("missing", detail=paper, hint=hint, command=cell.command)
     found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
     if cell.difference is not None:
-        paper += f", {cell.difference.in_stderr:+.1f} s.e."
+        paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")
     hint = "; ".join(part for part in (found.hint, cell.note) if part)
     detail = ", ".join(part for part in (found.detail, paper) if part)
-    return Entry(found.text, found.order, detail, hint, found.best, found.link)
+    return replace(found, detail=detail, hint=hint)
 
 
 def _sources(found: Estimate) -> str:

@@ -24,7 +24,18 @@ from upright.report.saved import Exhibition, read_saved, record_id
 
 __all__ = ["Contents", "read_contents", "write_report"]
 
-_SCRIPTS = ("tools.js", "theme.js", "tables.js", "chart.js", "warp.js", "map.js", "explorer.js")
+_SCRIPTS = (
+    "tools.js",
+    "theme.js",
+    "tables.js",
+    "chart.js",
+    "warp.js",
+    "exhibit.js",
+    "map.js",
+    "card.js",
+    "stage.js",
+    "explorer.js",
+)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ function drawChart(runs) {
   const families = [...new Set(runs.map((run) => run.family))];
   families.forEach((family, series) => {
     const { colour } = lookOf(series);
-    const members = runs.filter((run) => run.family === family).sort((a, b) => a.seconds - b.seconds);
+    const members = runs.filter((run) => run.family === family).sort((a, b) => a.tries - b.tries);
     const points = members.map((run) => `${x(run.seconds / seconds)} ${y(100 * run.grid)}`);
     svg.append(make("path", { class: "link", d: `M${points.join("L")}`, stroke: colour }));
     members.forEach((run) => svg.append(markOf(run, x(run.seconds / seconds), y(100 * run.grid), series)));
