@@ -55,3 +55,5 @@ def prefer(driver: webdriver.Chrome, scheme: str) -> None:
     wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
     features = [{"name": name, "value": value} for name, value in wishes.items()]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    # The page is told with the next frame.
+    driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")

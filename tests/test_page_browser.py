@@ -15,7 +15,6 @@ from selenium.webdriver.common.keys import Keys
 import made_up_page as made_up
 from browser import DESKTOP, PHONE, chromium, prefer, set_size
 from upright import Pose, warp
-from upright.cli import main
 from upright.report.saved import read_saved
 
 
@@ -26,15 +25,8 @@ def driver():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return made_up.results(tmp_path_factory.mktemp("results"))
-
-
-@pytest.fixture(scope="module")
-def address(results):
-    out = results / "report"
-    assert main(["report", str(results), "--out", str(out)]) == 0
-    return (out / "index.html").as_uri()
+def address(made_up_results):
+    return (made_up_results / "report" / "index.html").as_uri()
 
 
 @pytest.fixture
@@ -49,8 +41,8 @@ def page(driver, address):
 
 
 @pytest.fixture(scope="module")
-def saved(results):
-    return read_saved(results / "saved")
+def saved(made_up_results):
+    return read_saved(made_up_results / "saved")
 
 
 def find(page, selector):

@@ -13,19 +13,18 @@ from PIL import Image
 
 import made_up_page as made_up
 from upright.cli import main
+from upright.records import append
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet
 from upright.report.runs import group_runs
-from upright.report.saved import read_saved
+from upright.report.saved import read_saved, write_saved
 from upright.report.titles import titles
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = made_up.results(tmp_path_factory.mktemp("results"))
-    assert main(["report", str(folder), "--out", str(folder / "report")]) == 0
-    return folder
+def results(made_up_results):
+    return made_up_results
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +84,7 @@ def test_figures_name_methods_and_units(results):
 
 
 def test_a_figure_is_the_same_file_every_time():
-    assert draw_orbits().svg() == draw_orbits().svg()
+    assert draw_orbits().svg == draw_orbits().svg
 
 
 def test_the_figure_of_angles_says_how_much_of_them_is_wrong(results):
@@ -163,23 +162,23 @@ def test_a_table_of_the_paper_has_a_line_for_each_method_and_says_what_is_missin
 
 
 def test_a_damaged_line_is_named_and_passed_over(tmp_path, capsys):
-    made_up.results(tmp_path)
+    append(tmp_path / "made-up.jsonl", made_up.RECORDS[0])
     with (tmp_path / "made-up.jsonl").open("a") as file:
         file.write("<b>no record</b>\n")
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     captured = capsys.readouterr()
     assert captured.out.strip().endswith("index.html")
-    assert "made-up.jsonl:11: " in captured.err
+    assert "made-up.jsonl:2: " in captured.err
     text = (tmp_path / "out" / "index.html").read_text()
-    assert "made-up.jsonl:11: " in text
+    assert "made-up.jsonl:2: " in text
 
 
 def test_records_alone_or_arrays_alone_make_a_page_that_says_what_is_lacking(tmp_path):
-    made_up.results(tmp_path)
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (tmp_path / "made-up.jsonl").rename(alone / "made-up.jsonl")
-    for results, lacking in ((alone, "No answers were saved"), (tmp_path, "no records among")):
+    records, arrays = tmp_path / "records", tmp_path / "arrays"
+    append(records / "made-up.jsonl", made_up.RECORDS[0])
+    shown = made_up.shown()
+    write_saved(arrays / "saved", shown, made_up.model(shown, "runs/std"))
+    for results, lacking in ((records, "No answers were saved"), (arrays, "no records among")):
         assert main(["report", str(results), "--out", str(tmp_path / "out")]) == 0
         assert lacking in (tmp_path / "out" / "index.html").read_text()
 

@@ -6,7 +6,7 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import ParamSpec
@@ -54,15 +54,15 @@ class Drawing:
         """Whether half a page is too narrow for it."""
         return bool(self.figure.get_size_inches()[0] > 8)
 
+    @cached_property
     def svg(self) -> str:
-        """Give the drawing alone, without the header of a file; the same for the same data."""
-        text = self._render("svg").decode()
-        return text[text.index("<svg") :]
+        """The content of an SVG file; the same for the same data."""
+        return self._render("svg").decode()
 
     def write(self, folder: Path) -> None:
         """Write ``NAME.svg`` and ``NAME.png``."""
-        for kind in ("svg", "png"):
-            write_whole(folder / f"{self.name}.{kind}", self._render(kind))
+        write_whole(folder / f"{self.name}.svg", self.svg.encode())
+        write_whole(folder / f"{self.name}.png", self._render("png"))
 
     def _render(self, kind: str) -> bytes:
         buffer = io.BytesIO()

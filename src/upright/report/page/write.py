@@ -135,7 +135,7 @@ def _json(value: object) -> Markup:
 
 def _themed(drawing: Drawing) -> Markup:
     """Let the page choose the colours of a figure, for light and for dark."""
-    text = drawing.svg().replace("fill: #ffffff", "fill: none")
+    text = drawing.svg[drawing.svg.index("<svg") :].replace("fill: #ffffff", "fill: none")
     for name, colour in {"ink": INK, "edge": EDGE, "line": GRID}.items():
         text = text.replace(colour, f"var(--{name})")
     for number, colour in enumerate(SERIES, start=1):
