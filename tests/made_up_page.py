@@ -52,6 +52,7 @@ def shown(*, images: int = 7, side: int = 12, seed: int = 0) -> Shown:
         classes=CLASSES,
         data_digest={"test_images": "0" * 64},
         images=coarse.repeat(3, 2).repeat(3, 3),
+        canvas=0,
         labels=draw.integers(0, 3, 20),
         places=draw.permutation(200)[:20],
         dx_px=np.linspace(-2, 2, 3, dtype=np.float32),

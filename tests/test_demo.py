@@ -10,7 +10,7 @@ from PIL import Image
 from upright.demo import METHODS, main
 from upright.records import read
 from upright.report.figures import Outcome
-from upright.report.saved import read_saved
+from upright.report.saved import read_saved, record_id
 
 
 def test_demo_trains_evaluates_and_draws(
@@ -26,7 +26,7 @@ def test_demo_trains_evaluates_and_draws(
         assert picture.width > 2 * picture.height
     page = (tmp_path / "report" / "index.html").read_text()
     for record in read(tmp_path / "records.jsonl").records:
-        assert f'id="record-{record.recipe_hash}-{record.seed}"' in page
+        assert f'id="record-{record_id(record)}"' in page
     saved = read_saved(tmp_path / "saved")
     assert [model.method for model in saved.models] == list(METHODS)
 

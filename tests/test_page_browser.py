@@ -221,7 +221,9 @@ def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, sa
     for number, model in enumerate(saved.models):
         card = page.find_elements(By.CSS_SELECTOR, ".card")[number]
         right = int((model.predicted[0] == shown.labels[0]).sum())
-        assert find(card, ".tally").text.startswith(f"Right at {right} of 105 poses. Worst: ")
+        assert find(card, ".tally").text.startswith(
+            f"As it is: {shown.classes[model.natural[0]]}. Right at {right} of 105 poses. Worst: "
+        )
         find(card, ".tally button").click()
         i, j, k = np.unravel_index(model.worst[0], model.predicted.shape[1:])
         worst = {"dx": shown.dx_px[i], "dy": shown.dy_px[j], "angle": shown.angle_degrees[k]}

@@ -137,7 +137,9 @@ def test_models_are_told_apart_by_method_then_seed_then_name():
 
 
 def test_a_table_of_the_paper_has_a_line_for_each_method_and_says_what_is_missing():
-    source = Source(recipe_hash="abc", seed=0, commit=None, hardware="h", finished="f")
+    source = Source(
+        recipe_hash="abc", seed=0, commit=None, hardware="h", finished="2026-01-01T12:30:00+00:00"
+    )
     found = Estimate(mean=0.7747, stderr=0.001, images=10, sources=(source,))
     table = Table(
         name="regspat",
@@ -158,7 +160,7 @@ def test_a_table_of_the_paper_has_a_line_for_each_method_and_says_what_is_missin
     assert [entry.text for entry in std] == ["std", "missing", "–"]
     assert (std[1].command, std[1].order) == ("upright reproduce", None)
     assert (kl[1].text, kl[1].detail, kl[1].best) == ("77.47", "± 0.10", True)
-    assert (kl[1].link, kl[2].best) == ("abc-0", False)
+    assert (kl[1].link, kl[2].best) == ("abc-0-20260101123000", False)
 
 
 def test_a_damaged_line_is_named_and_passed_over(tmp_path, capsys):

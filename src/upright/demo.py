@@ -21,12 +21,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from upright.attacks import GridSearch
 from upright.data import load_data
 from upright.evaluation import evaluate
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
-from upright.reproduce import FinishedRun, Subject, keep, record_of
+from upright.reproduce import FinishedRun, Subject, choose_shown, keep, record_of
 from upright.space import PAPER
 from upright.train import Recipe, train
 
@@ -140,15 +141,9 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     )
     append(job.out / "records.jsonl", record)
     subject = Subject(
-        name=str(job.folder),
-        model=run.model,
-        data=data,
-        data_name="glyphs",
-        evaluation=evaluation,
-        space=PAPER,
-        record=record,
+        name=str(job.folder), model=run.model, data=data, evaluation=evaluation, record=record
     )
-    keep(job.out / "saved", subject)
+    keep(job.out / "saved", subject, choose_shown(data, GridSearch(), data_name="glyphs"))
     return Outcome(
         method=job.recipe.objective,
         natural=evaluation.natural_accuracy,

@@ -23,7 +23,8 @@ from upright.evaluation import Evaluation, evaluate
 from upright.files import write_whole
 from upright.models import in_half_precision
 from upright.records import append
-from upright.reproduce import FinishedRun, Subject, grid_among, keep, record_of
+from upright.report.saved import Shown, check_beside
+from upright.reproduce import FinishedRun, Subject, choose_shown, grid_among, keep, record_of
 from upright.sources import load_model
 from upright.space import TransformSpace
 from upright.warp import Fill, Interpolation
@@ -119,6 +120,7 @@ class Evaluate:
         self._check_save(attacks)
         run = self._run()
         model, data = load_model(self.model, device=device), self._data()
+        shown = self._shown(data, attacks, space)
         if self.precision == "bfloat16":
             model = in_half_precision(model)
         evaluation = self._evaluate(model, data, attacks, space, device)
@@ -136,20 +138,16 @@ class Evaluate:
             )
         if self.record is not None and record is not None:
             append(self.record, record)
-        if self.save is not None:
+        if self.save is not None and shown is not None:
             subject = Subject(
                 name=self.model,
                 model=model,
                 data=data,
-                data_name=self.data,
                 evaluation=evaluation,
-                space=space,
-                split=self.split,
-                canvas=self.canvas,
                 record=record,
                 device=device,
             )
-            keep(self.save, subject, explored=self.save_images)
+            keep(self.save, subject, shown)
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
@@ -168,6 +166,24 @@ class Evaluate:
                 "the explorer turns images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
             )
+
+    def _shown(
+        self, data: LabelledImages, attacks: Sequence[str], space: TransformSpace
+    ) -> Shown | None:
+        """The images to keep, if any; that they may lie in the folder is checked beforehand."""
+        if self.save is None:
+            return None
+        shown = choose_shown(
+            data,
+            grid_among(attacks)[1],
+            data_name=self.data,
+            space=space,
+            split=self.split,
+            canvas=self.canvas,
+            explored=self.save_images,
+        )
+        check_beside(self.save, shown)
+        return shown
 
     def _data(self) -> LabelledImages:
         return load_data(

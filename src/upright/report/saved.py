@@ -21,8 +21,17 @@ from safetensors.numpy import save
 
 from upright.files import write_whole
 from upright.records import Record
+from upright.report.model import Source
 
-__all__ = ["Exhibition", "SavedModel", "Shown", "read_saved", "record_id", "write_saved"]
+__all__ = [
+    "Exhibition",
+    "SavedModel",
+    "Shown",
+    "check_beside",
+    "read_saved",
+    "record_id",
+    "write_saved",
+]
 
 _SHOWN = "shown.safetensors"
 
@@ -39,7 +48,9 @@ class Shown:
     data_digest: dict[str, str]
     """SHA-256 of all images and labels that were evaluated, as in records."""
     images: Array
-    """uint8, N x C x H x W: those that are explored at all poses of the grid."""
+    """uint8, N x C x H x W: those that are explored at all poses of the grid, canvas included."""
+    canvas: int
+    """Pixels of black around all images, as in the evaluation."""
     labels: Array
     """int64, M >= N: of the images that are turned only, too. The first N are the explored."""
     places: Array
@@ -94,21 +105,27 @@ class Exhibition:
     models: tuple[SavedModel, ...]
 
 
-def record_id(record: Record) -> str:
-    """Give the run by which people find a record: the recipe's hash and the seed."""
-    return f"{record.recipe_hash}-{record.seed}"
+def record_id(record: Record | Source) -> str:
+    """Name a record by its run and its time: the recipe's hash, the seed, and when it was done."""
+    time = re.sub(r"\D", "", record.finished)[:14]
+    return f"{record.recipe_hash}-{record.seed}-{time}"
 
 
-def write_saved(folder: Path, shown: Shown, model: SavedModel) -> Path:
-    """Add a model to a folder, in place of what was saved under its name; give its file."""
-    content = _pack(shown)
+def check_beside(folder: Path, shown: Shown) -> None:
+    """Check that models with these images and this grid may be saved in a folder."""
     path = folder / _SHOWN
-    if path.exists() and path.read_bytes() != content:
+    if path.exists() and path.read_bytes() != _pack(shown):
         raise ValueError(
             f"{folder} holds other images or another grid; name another folder, or remove {path} "
             "and what lies beside it"
         )
-    write_whole(path, content)
+
+
+def write_saved(folder: Path, shown: Shown, model: SavedModel) -> Path:
+    """Add a model to a folder, in place of what was saved under its name; give its file."""
+    check_beside(folder, shown)
+    content = _pack(shown)
+    write_whole(folder / _SHOWN, content)
     target = folder / _file_name(model.name)
     write_whole(target, _pack(model, shown=_digest(content)))
     return target

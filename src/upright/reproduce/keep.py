@@ -23,9 +23,9 @@ from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
 from upright.reproduce.origin import commit, hardware, versions
 from upright.reproduce.record import digests_of
-from upright.space import TransformSpace
+from upright.space import PAPER, TransformSpace
 
-__all__ = ["Subject", "grid_among", "keep"]
+__all__ = ["Subject", "choose_shown", "grid_among", "keep"]
 
 _TURNED = 100
 """Images whose wrong angles are drawn, as many as in the paper's figure."""
@@ -39,13 +39,8 @@ class Subject:
     """As it was asked for."""
     model: Model
     data: LabelledImages
-    data_name: str
     evaluation: Evaluation
     """With a grid among its attacks."""
-    space: TransformSpace
-    split: Split = "test"
-    canvas: int = 0
-    """Pixels of black around all images, as in the evaluation."""
     record: Record | None = None
     """Of the evaluation, where the model is a run."""
     device: torch.device | str = "cpu"
@@ -60,39 +55,48 @@ def grid_among(attacks: Iterable[str]) -> tuple[str, GridSearch]:
     raise ValueError("arrays are saved over a grid: add an attack such as grid-775")
 
 
-def keep(folder: Path, subject: Subject, *, explored: int = 24) -> Path:
-    """Ask a model about some images at every pose of the grid, and save its answers.
-
-    Which images is drawn at random, with a fixed seed: models that were evaluated on the same data
-    are asked about the same images and lie side by side in one folder.
+def choose_shown(
+    data: LabelledImages,
+    grid: GridSearch,
+    *,
+    data_name: str,
+    space: TransformSpace = PAPER,
+    split: Split = "test",
+    canvas: int = 0,
+    explored: int = 24,
+) -> Shown:
+    """Choose images at random, with a fixed seed: of the same data, always the same ones.
 
     Args:
-        folder: where to save, beside other models.
-        subject: the model.
+        data: the images that models are evaluated on.
+        grid: the poses at which they answer.
+        data_name: of the data, as they were asked for.
+        space: the box of poses.
+        split: which part of the data.
+        canvas: pixels of black around all images, as in the evaluation.
         explored: how many images get all poses of the grid. Up to 100 are turned without a shift.
     """
-    shown = _shown(subject, explored)
-    return write_saved(folder, shown, _saved(subject, shown))
-
-
-def _shown(subject: Subject, explored: int) -> Shown:
-    _, grid = grid_among(subject.evaluation.attacks)
-    data = subject.data
-    places = _places(len(subject.evaluation))
-    poses = subject.space.in_pixels(*data.images.shape[-2:]).grid(grid.counts)
+    chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_TURNED]
+    poses = space.in_pixels(*data.images.shape[-2:]).grid(grid.counts)
     box = poses.stack().reshape(*grid.counts, 3).numpy()
     return Shown(
-        dataset=subject.data_name,
-        split=subject.split,
+        dataset=data_name,
+        split=split,
         classes=data.classes,
-        data_digest=digests_of(data, subject.split),
-        images=F.pad(data.images[places[:explored]].cpu(), [subject.canvas] * 4).numpy(),
-        labels=data.labels[places].cpu().numpy(),
-        places=places.numpy(),
+        data_digest=digests_of(data, split),
+        images=F.pad(data.images[chosen[:explored]].cpu(), [canvas] * 4).numpy(),
+        canvas=canvas,
+        labels=data.labels[chosen].cpu().numpy(),
+        places=chosen.numpy(),
         dx_px=box[:, 0, 0, 0],
         dy_px=box[0, :, 0, 1],
         angle_degrees=box[0, 0, :, 2],
     )
+
+
+def keep(folder: Path, subject: Subject, shown: Shown) -> Path:
+    """Ask a model about the shown images, save its answers beside others, and give the file."""
+    return write_saved(folder, shown, _saved(subject, shown))
 
 
 def _saved(subject: Subject, shown: Shown) -> SavedModel:
@@ -125,7 +129,7 @@ def _saved(subject: Subject, shown: Shown) -> SavedModel:
 def _answers(subject: Subject, shown: Shown, count: int, poses: Pose) -> Answers:
     """Ask about the first so many of the shown places."""
     chosen = subject.data.images[torch.as_tensor(shown.places[:count])].cpu()
-    images = F.pad(chosen, [subject.canvas] * 4).float() / 255
+    images = F.pad(chosen, [shown.canvas] * 4).float() / 255
     labels = torch.as_tensor(shown.labels[:count])
     return answers(subject.model, images, labels, poses, device=subject.device)
 
@@ -133,11 +137,6 @@ def _answers(subject: Subject, shown: Shown, count: int, poses: Pose) -> Answers
 def _grid(shown: Shown) -> Pose:
     axes = (torch.as_tensor(axis) for axis in (shown.dx_px, shown.dy_px, shown.angle_degrees))
     return Pose(*(part.flatten() for part in torch.meshgrid(*axes, indexing="ij")))
-
-
-def _places(count: int) -> Tensor:
-    """Where the shown images lie in the data: at random, but the same ones every time."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_TURNED]
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:

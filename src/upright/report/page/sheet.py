@@ -118,7 +118,7 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     headings += [Heading(text, number=False) for text in ("commit", "hardware", "finished")]
     rows = [
         (
-            Entry(record_id(record), order=record_id(record)),
+            Entry(run := f"{record.recipe_hash}-{record.seed}", order=run),
             Entry(record.method, order=record.method),
             Entry(record.dataset, order=record.dataset),
             Entry(f"{record.images:,}", order=record.images),
@@ -147,7 +147,7 @@ def _estimate(found: Estimate | None, best: float | None) -> Entry:
         detail="" if found.stderr is None else f"± {100 * found.stderr:.2f}",
         hint=_sources(found),
         best=found.mean == best,
-        link=f"{found.sources[0].recipe_hash}-{found.sources[0].seed}",
+        link=record_id(found.sources[0]),
     )
 
 

@@ -9,6 +9,7 @@ function startExplorer() {
     chosen: new Set(),
     cards: [],
     snaps: () => byId("snap").checked,
+    shown: () => (explorer.snaps() ? explorer.set.poseAt(explorer.here()) : explorer.pose),
     here: () => explorer.set.nearest(explorer.pose),
     moveTo: (pose) => {
       explorer.pose = explorer.set.clamp(pose);
@@ -99,7 +100,7 @@ function showImage(explorer, image) {
 
 function showPose(explorer) {
   const saved = explorer.set.poseAt(explorer.here());
-  const shown = explorer.snaps() ? saved : explorer.pose;
+  const shown = explorer.shown();
   explorer.stage.show(shown);
   byId("pose").textContent =
     poseText(shown) === poseText(saved)

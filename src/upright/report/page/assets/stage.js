@@ -11,7 +11,7 @@ function makeStage(explorer) {
     const box = picture.getBoundingClientRect();
     const x = event.clientX - box.left - box.width / 2;
     const y = event.clientY - box.top - box.height / 2;
-    explorer.moveTo({ ...explorer.pose, angle: (Math.atan2(-x, -y) * 180) / Math.PI });
+    explorer.moveTo({ ...explorer.shown(), angle: (Math.atan2(-x, -y) * 180) / Math.PI });
   };
   dragging(knob, turnBy);
   dragging(picture, (event, began, start) => {
@@ -22,7 +22,7 @@ function makeStage(explorer) {
   });
   listenToKeys(picture, explorer);
   for (const [name, slider] of Object.entries(sliders)) {
-    const set = () => explorer.moveTo({ ...explorer.pose, [name]: Number(slider.value) });
+    const set = () => explorer.moveTo({ ...explorer.shown(), [name]: Number(slider.value) });
     slider.addEventListener("input", set);
   }
 
@@ -30,7 +30,7 @@ function makeStage(explorer) {
     node.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       node.setPointerCapture(event.pointerId);
-      const start = { ...explorer.pose };
+      const start = explorer.shown();
       const move = (next) => onMove(next, event, start);
       node.addEventListener("pointermove", move);
       const stop = () => node.removeEventListener("pointermove", move);
@@ -89,7 +89,7 @@ function listenToKeys(picture, explorer) {
   const step = (name, steps) => () => {
     const axis = explorer.set[name];
     const place = clamp(nearest(axis, explorer.pose[name]) + steps, 0, axis.length - 1);
-    explorer.moveTo({ ...explorer.pose, [name]: axis[place] });
+    explorer.moveTo({ ...explorer.shown(), [name]: axis[place] });
   };
   const keys = {
     ArrowLeft: step("dx", -1),
