@@ -8,7 +8,9 @@ import pytest
 from PIL import Image
 
 from upright.demo import METHODS, main
-from upright.figures import Outcome
+from upright.records import read
+from upright.report.figures import Outcome
+from upright.report.saved import read_saved, record_id
 
 
 def test_demo_trains_evaluates_and_draws(
@@ -19,8 +21,14 @@ def test_demo_trains_evaluates_and_draws(
     assert all(method in printed for method in METHODS)
     assert "natural" in printed
     assert "grid-775" in printed
+    assert str(tmp_path / "report" / "index.html") in printed
     with Image.open(tmp_path / "demo.png") as picture:
         assert picture.width > 2 * picture.height
+    page = (tmp_path / "report" / "index.html").read_text()
+    for record in read(tmp_path / "records.jsonl").records:
+        assert f'id="record-{record_id(record)}"' in page
+    saved = read_saved(tmp_path / "saved")
+    assert [model.method for model in saved.models] == list(METHODS)
 
 
 def test_table_gives_the_part_of_the_error_that_a_method_removes() -> None:

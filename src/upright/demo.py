@@ -3,8 +3,9 @@
     make demo
 
 Trains ``std``, ``std*``, ``AT(rob, Wo-10)`` and ``KL(rob, Wo-10)`` on ``glyphs`` with a small
-network, measures natural and grid-775 accuracy, prints the paper's table and saves a figure. Two
-runs at a time, each on one core: such small networks gain little from a second one.
+network, measures natural and grid-775 accuracy, prints the paper's table, and writes a page to
+explore what it found. Two runs at a time, each on one core: such small networks gain little from a
+second one.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import multiprocessing
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from upright.attacks import GridSearch
 from upright.data import load_data
 from upright.evaluation import evaluate
-from upright.figures import Example, Outcome, draw_demo
-from upright.pose import Pose
-from upright.train import Recipe, load_network, train
-from upright.warp import warp
+from upright.records import append
+from upright.report.figures import Outcome, draw_demo, find_example
+from upright.report.page import read_contents, write_report
+from upright.reproduce import FinishedRun, Subject, choose_shown, keep, record_of
+from upright.space import PAPER
+from upright.train import Recipe, train
 
 __all__ = ["main"]
 
@@ -33,11 +37,25 @@ __all__ = ["main"]
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=1)")
 
 
+_SETTINGS = {
+    "space": asdict(PAPER),
+    "split": "test",
+    "fill": "black",
+    "interpolation": "bilinear",
+    "canvas": 0,
+}
+
+
 @dataclass(frozen=True)
 class _Job:
     recipe: Recipe
-    folder: Path
+    out: Path
+    number: int
     test_images: int
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"run-{self.number}"
 
 
 def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int = 300) -> None:
@@ -49,16 +67,28 @@ def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int =
         f"{test_images} test images in 775 ways. A few minutes on two cores."
     )
     jobs = [
-        _Job(_recipe(method, steps), out / f"run-{number}", test_images)
+        _Job(_recipe(method, steps), out, number, test_images)
         for number, method in enumerate(METHODS)
     ]
-    for job in jobs:
-        shutil.rmtree(job.folder, ignore_errors=True)
+    for old in (*(job.folder for job in jobs), out / "saved"):
+        shutil.rmtree(old, ignore_errors=True)
+    (out / "records.jsonl").unlink(missing_ok=True)
     outcomes = _run(jobs, console)
-    console.print(_table([outcomes[job.recipe.objective] for job in jobs]))
-    figure = out / "demo.png"
-    draw_demo([outcomes[job.recipe.objective] for job in jobs], _example(jobs), figure)
-    console.print(f"Figure: {figure}. All of it took {time.perf_counter() - began:.0f} s.")
+    in_order = [outcomes[job.recipe.objective] for job in jobs]
+    console.print(_table(in_order))
+    page = _report(in_order, out)
+    console.print(f"All of it took {time.perf_counter() - began:.0f} s. Figure: {out}/demo.png")
+    console.print(f"Open this page to turn the images yourself: {page}", soft_wrap=True)
+
+
+def _report(outcomes: list[Outcome], out: Path) -> Path:
+    """Draw the figure and write the page, from what was recorded and saved alone."""
+    contents = read_contents(out)
+    example = find_example(contents.exhibitions[0])
+    drawing = None if example is None else draw_demo(outcomes, example)
+    if drawing is not None:
+        drawing.write(out)
+    return write_report(contents, out / "report")
 
 
 def _recipe(method: str, steps: int) -> Recipe:
@@ -101,6 +131,19 @@ def _train_and_evaluate(job: _Job) -> Outcome:
         raise KeyboardInterrupt
     data = load_data("glyphs", split="test", limit=job.test_images)
     evaluation = evaluate(run.model, (data.images, data.labels), only_accuracy=True)
+    record = record_of(
+        FinishedRun.open(job.folder),
+        evaluation,
+        data_name="glyphs",
+        data=data,
+        settings=_SETTINGS | {"limit": job.test_images},
+        device=torch.device("cpu"),
+    )
+    append(job.out / "records.jsonl", record)
+    subject = Subject(
+        name=str(job.folder), model=run.model, data=data, evaluation=evaluation, record=record
+    )
+    keep(job.out / "saved", subject, choose_shown(data, GridSearch(), data_name="glyphs"))
     return Outcome(
         method=job.recipe.objective,
         natural=evaluation.natural_accuracy,
@@ -126,30 +169,6 @@ def _table(outcomes: list[Outcome]) -> Table:
         ]
         table.add_row(f"error removed from {base.method}", *reductions)
     return table
-
-
-def _example(jobs: list[_Job]) -> Example:
-    """A test image that tips ``std`` over and, where there is one, not the regularised network."""
-    data = load_data("glyphs", split="test", limit=min(40, jobs[0].test_images))
-    weak, strong = load_network(jobs[0].folder), load_network(jobs[-1].folder)
-    found = evaluate(weak, (data.images, data.labels), attacks=["grid-775"])
-    result = found.attacks["grid-775"]
-    assert result.worst_pose is not None
-    with torch.no_grad():
-        moved = warp(data.as_float(), result.worst_pose)
-        steady = strong(moved).argmax(1) == data.labels
-        tipped = found.natural_correct.int() + (~result.correct).int() + steady.int()
-        chosen = int(tipped.argmax())
-        return Example(
-            image=data.as_float()[chosen],
-            moved=moved[chosen],
-            pose=Pose.unstack(result.worst_pose.stack()[chosen]),
-            label=data.classes[int(data.labels[chosen])],
-            weak=data.classes[int(weak(moved[chosen : chosen + 1]).argmax())],
-            strong=data.classes[int(strong(moved[chosen : chosen + 1]).argmax())],
-            weak_method=jobs[0].recipe.objective,
-            strong_method=jobs[-1].recipe.objective,
-        )
 
 
 if __name__ == "__main__":

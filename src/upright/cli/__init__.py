@@ -19,6 +19,7 @@ from upright.cli import data
 from upright.cli.evaluate import Evaluate
 from upright.cli.messages import one_line, one_line_warnings, say
 from upright.cli.oracle import oracle_command
+from upright.cli.report import Report
 from upright.cli.reproduce import Reproduce
 from upright.cli.train import Train
 
@@ -31,6 +32,7 @@ _COMMANDS: dict[str, Command | dict[str, Command]] = {
     "train": Train,
     "reproduce": Reproduce,
     "oracle": oracle_command,
+    "report": Report,
     "data": {"fetch": data.fetch, "check": data.check, "list": data.list_sets},
 }
 

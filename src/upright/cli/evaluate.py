@@ -15,7 +15,7 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import parse_attack
-from upright.checks import Model, warn_if_classes_differ
+from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.record import evaluation_record
@@ -26,7 +26,8 @@ from upright.files import write_whole
 from upright.models import in_half_precision
 from upright.ranks import Ranks
 from upright.records import append
-from upright.reproduce import FinishedRun, record_of
+from upright.report.saved import Shown, check_beside
+from upright.reproduce import FinishedRun, Subject, choose_shown, grid_among, keep, record_of
 from upright.sources import load_model
 from upright.space import TransformSpace
 from upright.warp import Fill, Interpolation
@@ -37,6 +38,7 @@ __all__ = ["Evaluate"]
 _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+_Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 # What the answer depends on, beside model, data, attacks and poses.
 _SETTINGS = (
@@ -104,6 +106,11 @@ class Evaluate:
     record: _File = None
     """Add a line about a run of `upright train` to this file: what was measured, what the paper
     reports, and what it takes to measure it again."""
+    save: _Folder = None
+    """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
+    and confidence at every pose of the grid. Several models go side by side."""
+    save_images: Annotated[int, arg(metavar="N")] = 24
+    """How many images to keep, drawn at random, the same ones for every model."""
 
     def __call__(self) -> None:
         """Evaluate, print a table, and write the files that are asked for."""
@@ -114,9 +121,11 @@ class Evaluate:
             parse_attack(name)  # a wrong name is told before the model is loaded
         for path in (self.json, self.state, self.record):
             writable(path)
-        run = None if self.record is None else FinishedRun.open(Path(self.model))
+        self._check_save(attacks)
+        run = self._run()
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), self._data()
+            shown = self._shown(data, attacks, space)
             if self.precision == "bfloat16":
                 model = in_half_precision(model)
             evaluation = self._evaluate(model, data, attacks, space, device, ranks)
@@ -128,12 +137,60 @@ class Evaluate:
         if self.json is not None:
             result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
-        if self.record is not None and run is not None:
+        record = None
+        if run is not None:
             settings = {"space": asdict(space)} | {name: getattr(self, name) for name in _SETTINGS}
             record = record_of(
                 run, evaluation, data_name=self.data, data=data, settings=settings, device=device
             )
+        if self.record is not None and record is not None:
             append(self.record, record)
+        if self.save is not None and shown is not None:
+            subject = Subject(
+                name=self.model,
+                model=model,
+                data=data,
+                evaluation=evaluation,
+                record=record,
+                device=device,
+            )
+            keep(self.save, subject, shown)
+
+    def _run(self) -> FinishedRun | None:
+        """The run that the model is, where that is to be written down."""
+        folder = Path(self.model)
+        asked = self.record is not None or (self.save is not None and folder.is_dir())
+        return FinishedRun.open(folder) if asked else None
+
+    def _check_save(self, attacks: Sequence[str]) -> None:
+        if self.save is None:
+            return
+        writable(self.save / "shown.safetensors")
+        grid_among(attacks)
+        check_at_least_1(save_images=self.save_images)
+        if (self.fill, self.interpolation) != ("black", "bilinear"):
+            raise ValueError(
+                "the explorer turns images with black around them and bilinear interpolation: "
+                "leave out --fill and --interpolation, or --save"
+            )
+
+    def _shown(
+        self, data: LabelledImages, attacks: Sequence[str], space: TransformSpace
+    ) -> Shown | None:
+        """The images to keep, if any; that they may lie in the folder is checked beforehand."""
+        if self.save is None:
+            return None
+        shown = choose_shown(
+            data,
+            grid_among(attacks)[1],
+            data_name=self.data,
+            space=space,
+            split=self.split,
+            canvas=self.canvas,
+            explored=self.save_images,
+        )
+        check_beside(self.save, shown)
+        return shown
 
     def _data(self) -> LabelledImages:
         return load_data(

@@ -1,6 +1,7 @@
 """The paper's experiments: what it reports, the runs that fill its tables, and who makes them."""
 
 from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
+from upright.reproduce.keep import Subject, choose_shown, grid_among, keep
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
 from upright.reproduce.plan import Wanted, paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
@@ -15,9 +16,13 @@ __all__ = [
     "Layout",
     "LocalEngine",
     "Row",
+    "Subject",
     "Task",
     "Wanted",
     "all_reported",
+    "choose_shown",
+    "grid_among",
+    "keep",
     "measure",
     "paper_method",
     "paper_rows",

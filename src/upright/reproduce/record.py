@@ -20,7 +20,7 @@ from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
 from upright.train import Recipe, RunDirectory
 
-__all__ = ["FinishedRun", "record_of"]
+__all__ = ["FinishedRun", "digests_of", "record_of"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def record_of(
         device: where it was evaluated.
     """
     recipe = run.recipe
-    digests = _digests(data, settings["split"])
+    digests = digests_of(data, settings["split"])
     known = _known(digests)
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
@@ -98,7 +98,8 @@ def record_of(
     )
 
 
-def _digests(data: LabelledImages, split: Split) -> dict[str, str]:
+def digests_of(data: LabelledImages, split: Split) -> dict[str, str]:
+    """Give the SHA-256 of the images and of the labels."""
     return split_digests(split, RawSplit(data.images.cpu().numpy(), data.labels.cpu().numpy()))
 
 

@@ -1,0 +1,45 @@
+"""``upright report``: one page with tables, figures and an explorer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from upright.cli.messages import say
+from upright.cli.options import writable
+from upright.report.page import read_contents, write_report
+from upright.reproduce.fill import fill_tables
+from upright.reproduce.layout import LAYOUTS
+
+__all__ = ["Report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write one HTML file that shows results: tables, figures, and an explorer of poses.
+
+    It opens from disk, and needs neither network nor server.
+    """
+
+    results: Positional[Annotated[Path, arg(metavar="RESULTS")]]
+    """A file of records (`upright evaluate --record`), or a folder with such files (*.jsonl)."""
+    out: Annotated[Path, arg(metavar="DIR")]
+    """Where the page goes, as index.html, with the figures beside it as SVG and PNG."""
+    saved: UseAppendAction[
+        Annotated[tuple[Path, ...], arg(metavar="DIR", help_behavior_hint="")]
+    ] = ()
+    """A folder of `upright evaluate --save`; give it several times for several data sets.
+    Without it, the folder `saved` beside the records, or the folders in it."""
+
+    def __call__(self) -> None:
+        """Write the page, and say where it is."""
+        writable(self.out / "index.html")
+        contents = read_contents(self.results, self.saved)
+        for line in contents.damaged:
+            say(f"warning: passed over {line}")
+        tables = fill_tables(LAYOUTS, contents.records)
+        measured = [table for table in tables if any(cell.measured for cell in table.cells)]
+        print(write_report(replace(contents, tables=tuple(measured)), self.out))

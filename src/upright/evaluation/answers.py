@@ -1,0 +1,76 @@
+"""What a model answers at each of a list of poses: the class, and how sure it is of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from upright.checks import Model, check_logits
+from upright.evaluation.score import rank
+from upright.pose import Pose
+from upright.warp import warp
+
+__all__ = ["Answers", "answers"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers to N images at M poses. Tensors lie on the CPU."""
+
+    predicted: Tensor
+    """int64, N x M: the class of the largest logit."""
+    confidence: Tensor
+    """float32, N x M: the softmax probability of that class."""
+    worst: Tensor
+    """int64, N: which of the poses is the worst, by the evaluation's rule."""
+
+
+@torch.no_grad()
+def answers(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    poses: Pose,
+    *,
+    device: torch.device | str = "cpu",
+    batch_size: int | None = None,
+) -> Answers:
+    """Ask a model about every image at every pose.
+
+    Args:
+        model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes.
+        images: float, N x C x H x W; black is what a pose uncovers.
+        labels: int64, N.
+        poses: of shape (M,).
+        device: where to compute.
+        batch_size: at most so many images at once; chosen by their size unless told.
+    """
+    batch = batch_size or max(1, 128 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
+    asked = [
+        _ask(model, image[None].to(device), label, poses, batch)
+        for image, label in zip(images, labels, strict=True)
+    ]
+    return Answers(
+        predicted=torch.stack([each.predicted for each in asked]),
+        confidence=torch.stack([each.confidence for each in asked]),
+        worst=torch.stack([each.worst for each in asked]),
+    )
+
+
+def _ask(model: Model, image: Tensor, label: Tensor, poses: Pose, batch: int) -> Answers:
+    """Ask about one image, in batches of poses."""
+    parts = [
+        _logits(model, warp(image, Pose.unstack(part)[:, None]).flatten(0, 1))
+        for part in poses.stack().split(batch)
+    ]
+    logits = torch.cat(parts)
+    most, predicted = logits.softmax(1).max(1)
+    return Answers(predicted, most, rank(logits, label.expand(len(logits))).argmax())
+
+
+def _logits(model: Model, images: Tensor) -> Tensor:
+    logits = model(images)
+    check_logits(logits, len(images))
+    return logits.float().cpu()

@@ -1,0 +1,48 @@
+"""The paper's figures, from records and saved arrays alone: each as SVG and as PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from upright.records import Record
+from upright.report.figures.angles import draw_angles
+from upright.report.figures.demo import Outcome, draw_demo
+from upright.report.figures.draw import Drawing
+from upright.report.figures.example import Example, draw_example, find_example
+from upright.report.figures.orbits import draw_orbits
+from upright.report.figures.runtime import draw_runtime
+from upright.report.figures.weights import draw_weights
+from upright.report.runs import group_runs
+from upright.report.saved import Exhibition
+
+__all__ = [
+    "Drawing",
+    "Example",
+    "Outcome",
+    "all_drawings",
+    "draw_angles",
+    "draw_demo",
+    "draw_example",
+    "draw_orbits",
+    "draw_runtime",
+    "draw_weights",
+    "find_example",
+]
+
+
+def all_drawings(
+    records: Sequence[Record], exhibitions: Sequence[Exhibition]
+) -> tuple[Drawing, ...]:
+    """Draw every figure for which there are data, in the order of the paper."""
+    points = [run.runtime for run in group_runs(records)]
+    timed = [point for point in points if point is not None]
+    drawings: list[Drawing | None] = []
+    for exhibition in exhibitions:
+        example = find_example(exhibition)
+        drawings.append(None if example is None else draw_example(example))
+    datasets = dict.fromkeys(point.dataset for point in timed)
+    drawings += [draw_runtime(timed, dataset) for dataset in datasets]
+    drawings.append(draw_orbits())
+    drawings += [draw_weights(records, "rnd"), draw_weights(records, "Wo-k")]
+    drawings += [draw_angles(exhibition) for exhibition in exhibitions]
+    return tuple(drawing for drawing in drawings if drawing is not None)

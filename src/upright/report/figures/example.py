@@ -1,0 +1,121 @@
+"""An image as it is and at its worst pose, with what two models see in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from upright.pose import Pose
+from upright.report.figures.draw import Drawing, figure
+from upright.report.saved import Array, Exhibition, SavedModel, Shown
+from upright.report.titles import titles
+from upright.warp import warp
+
+__all__ = ["Example", "draw_example", "draw_example_in", "find_example"]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One image and two models: the weak one errs at the pose that is the worst for it."""
+
+    shown: Shown
+    image: int
+    """Which of the shown images."""
+    weak: SavedModel
+    weak_title: str
+    strong: SavedModel
+    strong_title: str
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """The weak model's worst pose: where it lies on each axis of the grid."""
+        grid = self.weak.predicted.shape[1:]
+        return tuple(int(i) for i in np.unravel_index(int(self.weak.worst[self.image]), grid))
+
+    def pose_text(self) -> str:
+        dx, dy, angle = self._pose
+        text = f"turned {angle:+.0f}°, shifted ({dx:+.1f}, {dy:+.1f}) px"
+        return text.replace("-", "−")
+
+    @property
+    def _pose(self) -> tuple[float, float, float]:
+        dx, dy, angle = self.at
+        axes = self.shown
+        return float(axes.dx_px[dx]), float(axes.dy_px[dy]), float(axes.angle_degrees[angle])
+
+    def moved(self) -> Array:
+        """The image at that pose: float, C x H x W."""
+        image = torch.as_tensor(self.shown.images[self.image])[None].float() / 255
+        pose = Pose(*(torch.tensor([part]) for part in self._pose))
+        moved: Array = warp(image, pose)[0].numpy()
+        return moved
+
+    def answer(self, model: SavedModel) -> str:
+        """What a model sees at that pose."""
+        place = (self.image, *self.at)
+        sure = 100 * int(model.confidence[place]) / 255  # a byte holds no 100 times itself
+        return f"{self.shown.classes[model.predicted[place]]} ({sure:.0f} %)"
+
+
+def find_example(exhibition: Exhibition) -> Example | None:
+    """Choose the image that tells two models apart most clearly.
+
+    The weak model is the one of lowest grid accuracy, the strong one that of highest. The image is
+    right as it is for both; at the weak model's worst pose the weak one is wrong and the strong one
+    right, and both are sure of it.
+    """
+    if not exhibition.models:
+        return None
+    named = list(zip(exhibition.models, titles(exhibition.models), strict=True))
+    weak, weak_title = min(named, key=lambda pair: pair[0].measured[pair[0].attack])
+    strong, strong_title = max(named, key=lambda pair: pair[0].measured[pair[0].attack])
+    labels = exhibition.shown.labels[: len(weak.worst)]
+    rows = np.arange(len(labels))
+    at = (rows, *np.unravel_index(weak.worst, weak.predicted.shape[1:]))
+    fit = (weak.natural == labels).astype(float) + (strong.natural == labels)
+    fit += np.where(weak.predicted[at] != labels, weak.confidence[at] / 255, -1)
+    fit += np.where(strong.predicted[at] == labels, strong.confidence[at] / 255, -1)
+    chosen = int(fit.argmax())
+    return Example(exhibition.shown, chosen, weak, weak_title, strong, strong_title)
+
+
+@figure
+def draw_example(example: Example) -> Drawing | None:
+    """Draw the image beside itself at the worst pose."""
+    drawing = Figure(figsize=(5.6, 3.4), layout="constrained")
+    before, after = drawing.subplots(1, 2)
+    draw_example_in(before, after, example)
+    return Drawing(
+        f"example-{example.shown.dataset}",
+        f"An example of {example.shown.dataset} at its worst pose",
+        f"The pose at which {example.weak_title} errs most, and what both models see there, with "
+        "their confidence.",
+        drawing,
+    )
+
+
+def draw_example_in(before: Axes, after: Axes, example: Example) -> None:
+    """Draw both pictures into axes."""
+    label = example.shown.classes[example.shown.labels[example.image]]
+    _picture(before, example.shown.images[example.image] / 255.0, f"as it is: {label}")
+    seen = f"{example.weak_title}: {example.answer(example.weak)}"
+    if example.strong is not example.weak:
+        seen += f"\n{example.strong_title}: {example.answer(example.strong)}"
+    _picture(after, example.moved(), f"{example.pose_text()}\n{seen}")
+
+
+def _picture(axes: Axes, image: Array, title: str) -> None:
+    grey = image.shape[0] == 1
+    axes.imshow(
+        image[0] if grey else image.transpose(1, 2, 0).clip(0, 1),
+        cmap="gray" if grey else None,
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+    )
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()

@@ -1,0 +1,110 @@
+"""Grid and natural accuracy against λ, the weight of the penalty (two figures of the appendix)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from upright.records import Record
+from upright.report.compare import estimate
+from upright.report.data import LambdaPoint, lambda_curve, split_weight
+from upright.report.figures.draw import EDGE, Drawing, figure, look
+from upright.report.model import Estimate
+
+__all__ = ["draw_weights"]
+
+Search = Literal["rnd", "Wo-k"]
+_UNREGULARISED = {"rnd": "std*", "Wo-k": "AT(rob, Wo-10)"}
+_LABELS = {"grid": "grid-775 accuracy in %", "natural": "natural accuracy in %"}
+
+Curves = dict[str, tuple[LambdaPoint, ...]]
+
+
+@figure
+def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
+    """Draw the methods of one search that were trained with several λ, a column a data set."""
+    found = {name: _curves(records, name, search) for name in _datasets(records)}
+    columns = {name: curves for name, curves in found.items() if curves}
+    if not columns:
+        return None
+    drawing = Figure(figsize=(2.9 * len(columns) + 1.9, 4.9), layout="constrained")
+    panels = drawing.subplots(2, len(columns), squeeze=False, sharex="col")
+    methods = sorted({method for curves in columns.values() for method in curves})
+    for column, (name, curves) in enumerate(columns.items()):
+        level = _usual(records, name, _UNREGULARISED[search])
+        for row, metric in enumerate(_LABELS):
+            _panel(panels[row][column], curves, methods, metric)
+            _level(panels[row][column], level, metric, _UNREGULARISED[search])
+        panels[0][column].set_title(name)
+        panels[1][column].set_xlabel("weight λ of the penalty")
+    for row, label in enumerate(_LABELS.values()):
+        panels[row][0].set_ylabel(label)
+    handles = {
+        label: handle
+        for panel in panels[0]
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    drawing.legend(handles.values(), handles.keys(), loc="outside right upper")
+    return Drawing(
+        f"weights-{search.lower()}",
+        f"Accuracy against the weight of the penalty, for {search}",
+        "Mean over seeds, with the standard error where there are several; dashed: without a "
+        "penalty.",
+        drawing,
+    )
+
+
+def _datasets(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(record.dataset for record in records))
+
+
+def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
+    """The methods with at least two λ; all of them of one schedule, the one with most records."""
+    pattern = r"\brnd\b" if search == "rnd" else r"\bWo-\d+\b"
+    usual = _of_usual_schedule(records, dataset)
+    names = dict.fromkeys(
+        split_weight(record.method)[0] for record in usual if re.search(pattern, record.method)
+    )
+    curves = {name: lambda_curve(usual, dataset=dataset, method=name) for name in names}
+    return {name: curve for name, curve in curves.items() if len(curve) > 1}
+
+
+def _of_usual_schedule(records: Sequence[Record], dataset: str) -> list[Record]:
+    def schedule(record: Record) -> tuple[object, ...]:
+        return record.model, record.steps, record.recipe.get("batch"), record.images
+
+    here = [record for record in records if record.dataset == dataset]
+    counts = Counter(map(schedule, here))
+    return [record for record in here if schedule(record) == counts.most_common(1)[0][0]]
+
+
+def _usual(records: Sequence[Record], dataset: str, method: str) -> dict[str, Estimate | None]:
+    same = [each for each in _of_usual_schedule(records, dataset) if each.method == method]
+    return {"grid": estimate(same, "grid-775"), "natural": estimate(same, "nat")}
+
+
+def _panel(axes: Axes, curves: Curves, methods: list[str], metric: str) -> None:
+    for method, curve in curves.items():
+        drawn = look(methods.index(method))
+        found: list[Estimate] = [getattr(point, metric) for point in curve]
+        axes.errorbar(
+            [point.weight for point in curve],
+            [100 * each.mean for each in found],
+            [100 * (each.stderr or 0) for each in found],
+            label=method,
+            color=drawn.colour,
+            marker=drawn.marker,
+        )
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
+def _level(axes: Axes, found: dict[str, Estimate | None], metric: str, method: str) -> None:
+    level = found[metric]
+    if level is not None:
+        axes.axhline(100 * level.mean, color=EDGE, linestyle="--", label=method)

@@ -1,0 +1,171 @@
+"""Tables as the page shows them: a line for each method, so that a click sorts the methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from upright.records import Record
+from upright.report.figures.runtime import time_unit
+from upright.report.model import Cell, Estimate, Table
+from upright.report.runs import MethodRuns
+from upright.report.saved import record_id
+
+__all__ = ["Entry", "Heading", "Sheet", "methods_sheet", "paper_sheet", "records_sheet"]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column: what its numbers are, and below which heading it stands."""
+
+    text: str
+    group: str = ""
+    number: bool = True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell."""
+
+    text: str
+    order: float | str | None = None
+    """What it is sorted by; None is sorted last, whichever way."""
+    detail: str = ""
+    """A second, quieter line."""
+    hint: str = ""
+    """Where the number comes from, or why there is none."""
+    command: str = ""
+    """What to type to get it."""
+    best: bool = False
+    link: str = ""
+    """The id of the record that it comes from."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of entries; the first entry of each row is its name."""
+
+    name: str
+    title: str
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    ids: tuple[str, ...] = ()
+    """Of the rows, where others link to them."""
+    label: str = ""
+    """By which the paper calls it."""
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings above headings: the text, and over how many columns it stands."""
+        runs = groupby(self.headings, key=lambda heading: heading.group)
+        return tuple((text, len(list(members))) for text, members in runs)
+
+
+def paper_sheet(table: Table) -> Sheet:
+    """Lay out a table of the paper, a line for each of its columns."""
+    headings = [Heading("method", number=False)]
+    headings += [Heading(row.metric, row.dataset) for row in table.rows]
+    rows = [
+        (Entry(column.name, order=column.name), *(_cell(row.cells[place]) for row in table.rows))
+        for place, column in enumerate(table.columns)
+    ]
+    name = f"{table.name} {table.part}".strip()
+    return Sheet(name, table.title, tuple(headings), tuple(rows), label=name)
+
+
+def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
+    """Lay out all that was measured, a line for each method on each data set."""
+    metrics = list(dict.fromkeys(metric for run in runs for metric in run.measured))
+    unit, hours = time_unit(max(run.train_seconds for run in runs) / 3600)
+    headings = (
+        Heading("method", number=False),
+        *(Heading(f"{'natural' if metric == 'nat' else metric} %") for metric in metrics),
+        Heading(f"training, {unit}"),
+        Heading("data", number=False),
+        Heading("network", number=False),
+        Heading("steps"),
+        Heading("seeds"),
+    )
+    best = {
+        (name, metric): max(
+            run.measured[metric].mean
+            for run in runs
+            if run.dataset == name and metric in run.measured
+        )
+        for name, metric in {(run.dataset, metric) for run in runs for metric in run.measured}
+    }
+    rows = [
+        (
+            Entry(run.method, order=run.method, link=record_id(run.records[0])),
+            *(_estimate(run.measured.get(m), best.get((run.dataset, m))) for m in metrics),
+            _time(run, hours),
+            Entry(run.dataset, order=run.dataset),
+            Entry(run.model, order=run.model),
+            Entry(f"{run.steps:,}", order=run.steps),
+            Entry(str(len(run.records)), order=len(run.records)),
+        )
+        for run in runs
+    ]
+    title = "All methods: mean over seeds, with the standard error where there are several"
+    return Sheet("methods", title, headings, tuple(rows))
+
+
+def records_sheet(records: Sequence[Record]) -> Sheet:
+    """Lay out the records themselves: what every number on the page is made from."""
+    headings = [Heading(text, number=False) for text in ("recipe and seed", "method", "data")]
+    headings += [Heading("images"), Heading("accuracies %", number=False)]
+    headings += [Heading(text, number=False) for text in ("commit", "hardware", "finished")]
+    rows = [
+        (
+            Entry(run := f"{record.recipe_hash}-{record.seed}", order=run),
+            Entry(record.method, order=record.method),
+            Entry(record.dataset, order=record.dataset),
+            Entry(f"{record.images:,}", order=record.images),
+            Entry(", ".join(f"{k} {100 * v:.2f}" for k, v in record.measured.items())),
+            Entry((record.commit or "unknown")[:10], hint=record.commit or ""),
+            Entry(record.hardware, order=record.hardware),
+            Entry(record.finished[:16].replace("T", " "), order=record.finished),
+        )
+        for record in records
+    ]
+    ids = tuple(record_id(record) for record in records)
+    return Sheet("records", "Records", tuple(headings), tuple(rows), ids)
+
+
+def _time(run: MethodRuns, unit_hours: float) -> Entry:
+    text = f"{run.train_seconds / 3600 / unit_hours:.1f}"
+    return Entry(text, order=run.train_seconds, hint=f"on {run.hardware}")
+
+
+def _estimate(found: Estimate | None, best: float | None) -> Entry:
+    if found is None:
+        return Entry("")
+    return Entry(
+        f"{100 * found.mean:.2f}",
+        order=found.mean,
+        detail="" if found.stderr is None else f"± {100 * found.stderr:.2f}",
+        hint=_sources(found),
+        best=found.mean == best,
+        link=record_id(found.sources[0]),
+    )
+
+
+def _cell(cell: Cell | None) -> Entry:
+    if cell is None:
+        return Entry("–", hint="the paper has no number here")
+    paper = "" if cell.reported is None else f"paper {100 * cell.reported.mean:.2f}"
+    if cell.measured is None:
+        hint = cell.lacks or cell.note
+        return Entry("missing", detail=paper, hint=hint, command=cell.command)
+    found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
+    if cell.difference is not None:
+        paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")
+    hint = "; ".join(part for part in (found.hint, cell.note) if part)
+    detail = ", ".join(part for part in (found.detail, paper) if part)
+    return replace(found, detail=detail, hint=hint)
+
+
+def _sources(found: Estimate) -> str:
+    runs = ", ".join(f"{source.recipe_hash}-{source.seed}" for source in found.sources)
+    return f"{found.images:,} images; from {runs}"

@@ -1,0 +1,143 @@
+"""From records and saved arrays to one HTML file and the figures beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from upright.files import write_whole
+from upright.records import Record, read
+from upright.report.figures import Drawing, all_drawings
+from upright.report.figures.draw import EDGE, GRID, INK, SERIES
+from upright.report.model import Table
+from upright.report.page.payload import payload
+from upright.report.page.sheet import methods_sheet, paper_sheet, records_sheet
+from upright.report.runs import group_runs
+from upright.report.saved import Exhibition, read_saved, record_id
+
+__all__ = ["Contents", "read_contents", "write_report"]
+
+_SCRIPTS = (
+    "tools.js",
+    "theme.js",
+    "tables.js",
+    "chart.js",
+    "warp.js",
+    "exhibit.js",
+    "map.js",
+    "card.js",
+    "stage.js",
+    "explorer.js",
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report is made from."""
+
+    records: tuple[Record, ...]
+    exhibitions: tuple[Exhibition, ...]
+    damaged: tuple[str, ...] = ()
+    """Lines that are not records, by file and number, with the reason."""
+    tables: tuple[Table, ...] = ()
+    """Of the paper, with what was measured."""
+
+
+def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
+    """Read records and saved arrays.
+
+    Args:
+        results: a file of records, or a folder with such files (``*.jsonl``).
+        saved: folders of `upright evaluate --save`; unless told, ``saved`` in the folder of the
+            results, or the folders in it.
+    """
+    if not results.exists():
+        raise ValueError(f"{results} does not exist; `upright evaluate --record` makes records")
+    found = sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
+    parts = {path: read(path) for path in found}
+    folders = saved or _saved_folders(results if results.is_dir() else results.parent)
+    contents = Contents(
+        tuple(record for part in parts.values() for record in part.records),
+        tuple(read_saved(folder) for folder in folders),
+        tuple(
+            f"{p}:{d.line_number}: {d.reason}" for p, part in parts.items() for d in part.damaged
+        ),
+    )
+    if not contents.records and not contents.exhibitions:
+        raise ValueError(
+            f"{results} has neither records nor saved arrays; `upright evaluate` makes both, with "
+            "--record FILE and --save DIR"
+        )
+    return contents
+
+
+def write_report(contents: Contents, folder: Path) -> Path:
+    """Write ``index.html`` and ``figures/``; give the path of the page."""
+    runs = group_runs(contents.records)
+    drawings = all_drawings(contents.records, contents.exhibitions)
+    for drawing in drawings:
+        drawing.write(folder / "figures")
+    known = {record_id(record) for record in contents.records}
+    sheets = [methods_sheet(runs)] if runs else []
+    sheets += [paper_sheet(table) for table in contents.tables]
+    text = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            contents=contents,
+            has_run_times=any(run.runtime for run in runs),
+            sheets=sheets,
+            records=records_sheet(contents.records),
+            drawings=[(drawing, _themed(drawing)) for drawing in drawings],
+            data=_json(payload(contents.exhibitions, runs, known)),
+            style=_asset("page.css"),
+            script=Markup("\n").join(_asset(name) for name in _SCRIPTS),
+        )
+    )
+    path = folder / "index.html"
+    write_whole(path, text.encode())
+    return path
+
+
+def _saved_folders(results: Path) -> list[Path]:
+    inside = results / "saved"
+    candidates = [inside, *sorted(path for path in inside.glob("*") if path.is_dir())]
+    return [folder for folder in candidates if (folder / "shown.safetensors").is_file()]
+
+
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("upright.report.page", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _asset(name: str) -> Markup:
+    """The project's own files go into the page as they are."""
+    return Markup(files("upright.report.page").joinpath("assets", name).read_text("utf-8"))
+
+
+def _json(value: object) -> Markup:
+    """JSON that may stand in a script element: a class could be called ``</script>``."""
+    return Markup(json.dumps(value).replace("<", "\\u003c"))
+
+
+def _themed(drawing: Drawing) -> Markup:
+    """Let the page choose the colours of a figure, for light and for dark."""
+    text = drawing.svg[drawing.svg.index("<svg") :].replace("fill: #ffffff", "fill: none")
+    for name, colour in {"ink": INK, "edge": EDGE, "line": GRID}.items():
+        text = text.replace(colour, f"var(--{name})")
+    for number, colour in enumerate(SERIES, start=1):
+        text = text.replace(colour, f"var(--series-{number})")
+    return Markup(text)

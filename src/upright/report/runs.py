@@ -1,0 +1,74 @@
+"""Runs that differ by their seed alone, taken together: one recipe, evaluated in one way."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from upright.records import Record
+from upright.report.compare import estimate
+from upright.report.data import RuntimePoint, runtime_points
+from upright.report.model import Estimate
+
+__all__ = ["MethodRuns", "group_runs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodRuns:
+    """The records of one recipe over its seeds, one of them for each."""
+
+    dataset: str
+    method: str
+    model: str
+    """The network."""
+    steps: int
+    batch: int
+    measured: dict[str, Estimate]
+    """Accuracies by metric."""
+    train_seconds: float
+    """The mean over the seeds."""
+    hardware: str
+    records: tuple[Record, ...]
+
+    @property
+    def runtime(self) -> RuntimePoint | None:
+        """Its place among run times; None where grid-775 was not measured."""
+        return next(iter(runtime_points(self.records)), None)
+
+
+def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
+    """Put records together that differ by their seed alone; of one seed, the last one counts.
+
+    Data sets come in the order of the records, their methods from the highest grid accuracy down.
+    """
+    groups: dict[str, dict[int, Record]] = {}
+    for record in records:
+        recipe = {name: value for name, value in record.recipe.items() if name != "seed"}
+        asked = [recipe, record.evaluation, record.data_digest, sorted(record.measured)]
+        groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
+    runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
+    order = list(dict.fromkeys(run.dataset for run in runs))
+    return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), -_grid(run))))
+
+
+def _grid(run: MethodRuns) -> float:
+    found = run.measured.get("grid-775")
+    return 0.0 if found is None else found.mean
+
+
+def _together(records: list[Record]) -> MethodRuns:
+    first = records[0]
+    estimates = {metric: estimate(records, metric) for metric in first.measured}
+    return MethodRuns(
+        dataset=first.dataset,
+        method=first.method,
+        model=first.model,
+        steps=first.steps,
+        batch=int(first.recipe.get("batch", 0)),
+        measured={metric: found for metric, found in estimates.items() if found is not None},
+        train_seconds=statistics.fmean(record.train_seconds for record in records),
+        hardware=first.hardware,
+        records=tuple(records),
+    )

@@ -1,0 +1,331 @@
+"""The report in a real browser: what it shows is what records and saved arrays say."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+import made_up_page as made_up
+from browser import DESKTOP, PHONE, chromium, prefer, set_size
+from upright import Pose, warp
+from upright.report.saved import read_saved
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(made_up_results):
+    return (made_up_results / "report" / "index.html").as_uri()
+
+
+@pytest.fixture
+def page(driver, address):
+    """A page that was just opened, at its first image; its console stays empty."""
+    set_size(driver, DESKTOP)
+    prefer(driver, "light")
+    driver.get(address)
+    find(driver, "#thumbs button").click()
+    yield driver
+    assert driver.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def saved(made_up_results):
+    return read_saved(made_up_results / "saved")
+
+
+def find(page, selector):
+    return page.find_element(By.CSS_SELECTOR, selector)
+
+
+def all_texts(page, selector):
+    return [found.text for found in page.find_elements(By.CSS_SELECTOR, selector)]
+
+
+def nearest(axis, value):
+    return int(np.abs(axis - value).argmin())
+
+
+def answers_at(saved, image, *, dx=0.0, dy=0.0, angle=0.0):
+    """What every model answers at the saved pose that is nearest, as its card puts it."""
+    shown = saved.shown
+    axes = (shown.dx_px, dx), (shown.dy_px, dy), (shown.angle_degrees, angle)
+    place = (image, *(nearest(axis, value) for axis, value in axes))
+    texts = []
+    for model in saved.models:
+        seen = model.predicted[place]
+        mark = "✓ right" if seen == shown.labels[image] else "✗ wrong"
+        sure = math.floor(100 * int(model.confidence[place]) / 255 + 0.5)
+        texts.append((shown.classes[seen], mark, f"{sure} % sure"))
+    return texts
+
+
+def answers_shown(page):
+    return [
+        (find(card, ".seen b").text, find(card, ".verdict").text, find(card, ".sure").text)
+        for card in page.find_elements(By.CSS_SELECTOR, ".card")
+    ]
+
+
+def press(element, *keys):
+    for key in keys:
+        element.send_keys(key)
+
+
+def set_slider(page, name, value):
+    page.execute_script(
+        "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
+        "s.dispatchEvent(new Event('input'));",
+        name,
+        value,
+    )
+
+
+def test_the_page_needs_no_network(page):
+    assert page.execute_script("return performance.getEntriesByType('resource')") == []
+    assert "How far" in find(page, "h1").text
+
+
+def test_a_click_on_a_heading_sorts_the_table_by_its_numbers_and_another_turns_it_round(page):
+    means = {}
+    for record in made_up.RECORDS:
+        means.setdefault(record.method, []).append(record.measured["grid-775"])
+    expected = sorted(means, key=lambda method: -np.mean(means[method]))
+    (heading,) = (
+        button
+        for button in page.find_elements(By.CSS_SELECTOR, "#table-methods thead button")
+        if button.text.startswith("grid-775")
+    )
+    heading.click()
+    assert all_texts(page, "#table-methods tbody th") == expected
+    heading.send_keys(Keys.ENTER)
+    assert all_texts(page, "#table-methods tbody th") == expected[::-1]
+    sorted_by = page.find_elements(By.CSS_SELECTOR, "#table-methods [aria-sort]")
+    assert [cell.get_attribute("aria-sort") for cell in sorted_by] == ["ascending"]
+
+
+def test_every_number_of_the_methods_leads_to_its_record(page):
+    links = page.find_elements(By.CSS_SELECTOR, "#table-methods a, .card .scores a")
+    targets = {link.get_attribute("href").partition("#")[2] for link in links}
+    rows = page.find_elements(By.CSS_SELECTOR, "#table-records tbody tr")
+    assert len(rows) == len(made_up.RECORDS)
+    assert targets <= {row.get_attribute("id") for row in rows}
+    assert len(targets) == len({record.method for record in made_up.RECORDS})
+
+
+def test_cards_show_the_saved_answer_of_every_image_as_it_is(page, saved):
+    thumbs = page.find_elements(By.CSS_SELECTOR, "#thumbs button")
+    assert len(thumbs) == len(saved.shown.images)
+    for image, thumb in enumerate(thumbs):
+        thumb.click()
+        assert answers_shown(page) == answers_at(saved, image)
+        label = saved.shown.classes[saved.shown.labels[image]]
+        assert find(page, "#truth b").text == label
+
+
+def test_a_drag_shifts_the_image_and_shows_the_answers_of_the_nearest_saved_pose(page, saved):
+    page.find_elements(By.CSS_SELECTOR, "#thumbs button")[2].click()
+    picture = find(page, "#picture")
+    scale = picture.size["width"] / saved.shown.images.shape[-1]
+    right, down = round(1.8 * scale), round(-1.4 * scale)
+    before = answers_shown(page)
+    ActionChains(page).drag_and_drop_by_offset(picture, right, down).perform()
+    expected = answers_at(saved, 2, dx=right / scale, dy=down / scale)
+    assert answers_shown(page) == expected != before
+    assert "2 px right, 1.5 px up" in find(page, "#pose").text
+
+
+def test_the_knob_turns_the_image_counter_clockwise_to_the_left(page, saved):
+    knob = find(page, ".knob")
+    radius = picture_centre(page)["y"] - centre(knob)["y"]
+    turn = math.radians(20)
+    left, down = round(-radius * math.sin(turn)), round(radius * (1 - math.cos(turn)))
+    ActionChains(page).drag_and_drop_by_offset(knob, left, down).perform()
+    assert find(page, "#pose").text == "Shown, and answered: 20° counter-clockwise."
+    assert answers_shown(page) == answers_at(saved, 0, angle=20)
+
+
+def centre(element):
+    box = element.rect
+    return {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+
+
+def picture_centre(page):
+    return centre(find(page, "#picture"))
+
+
+def test_keys_on_the_picture_step_from_pose_to_pose(page, saved):
+    picture = find(page, "#picture")
+    press(picture, Keys.ARROW_LEFT, Keys.ARROW_DOWN, Keys.ARROW_DOWN, ",", ",", ".")
+    assert answers_shown(page) == answers_at(saved, 0, dx=-2, dy=3, angle=10)
+    assert find(page, "#pose").text.endswith("10° counter-clockwise, 2 px left, 3 px down.")
+    press(picture, *[Keys.ARROW_LEFT] * 3)  # stops at the edge of the grid
+    assert answers_shown(page) == answers_at(saved, 0, dx=-2, dy=3, angle=10)
+    press(picture, Keys.HOME)
+    assert answers_shown(page) == answers_at(saved, 0)
+
+
+def test_all_controls_are_reached_with_the_keyboard_and_have_names(page):
+    wanted = page.find_elements(By.CSS_SELECTOR, "button, input, canvas[tabindex], #chart .mark")
+    nameless = [each.get_attribute("outerHTML") for each in wanted if not each.accessible_name]
+    assert nameless == []
+    page.execute_script("document.querySelector('.brand').focus()")
+    reached = set()
+    while (active := page.switch_to.active_element).tag_name != "body":
+        reached.add(active)
+        ActionChains(page).send_keys(Keys.TAB).perform()
+    assert reached >= set(wanted)
+
+
+@pytest.mark.parametrize("pose", [(0, 0, 0), (2, -3, 0), (0, 0, 30), (-1.3, 0.7, -17.4)])
+def test_the_picture_is_resampled_as_the_models_inputs_are(page, saved, pose):
+    find(page, "#snap").click()
+    for name, value in zip(("dx", "dy", "angle"), pose, strict=True):
+        set_slider(page, name, value)
+    drawn = page.execute_script(
+        "const c = document.getElementById('picture');"
+        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    exact = [float(find(page, f"#{name}").get_attribute("value")) for name in ("dx", "dy", "angle")]
+    assert exact == pytest.approx(pose, abs=0.2)  # a slider has steps
+    image = torch.as_tensor(saved.shown.images[:1]).double() / 255
+    moved = warp(image, Pose(*(torch.tensor([part], dtype=torch.float64) for part in exact)))
+    found = np.array(drawn).reshape(*image.shape[-2:], 4)
+    assert found[..., :3] == pytest.approx(255 * moved[0].permute(1, 2, 0).numpy(), abs=0.51)
+    assert (found[..., 3] == 255).all()
+
+
+def test_between_saved_poses_the_page_says_whose_answer_it_shows(page, saved):
+    find(page, "#snap").click()
+    set_slider(page, "angle", 13)
+    assert find(page, "#pose").text == (
+        "Shown: 12.9° counter-clockwise. The answers are those of the nearest saved pose: "
+        "10° counter-clockwise."
+    )
+    assert answers_shown(page) == answers_at(saved, 0, angle=10)
+
+
+def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, saved):
+    shown = saved.shown
+    for number, model in enumerate(saved.models):
+        card = page.find_elements(By.CSS_SELECTOR, ".card")[number]
+        right = int((model.predicted[0] == shown.labels[0]).sum())
+        assert find(card, ".tally").text.startswith(
+            f"As it is: {shown.classes[model.natural[0]]}. Right at {right} of 105 poses. Worst: "
+        )
+        find(card, ".tally button").click()
+        i, j, k = np.unravel_index(model.worst[0], model.predicted.shape[1:])
+        worst = {"dx": shown.dx_px[i], "dy": shown.dy_px[j], "angle": shown.angle_degrees[k]}
+        assert answers_shown(page) == answers_at(saved, 0, **worst)
+    canvas = page.find_elements(By.CSS_SELECTOR, ".map")[0]
+    width = canvas.size["width"]
+    # The last column, three pixels into the first band: the largest angle, dy and dx lowest.
+    ActionChains(page).move_to_element_with_offset(
+        canvas, width // 2 - 8, 10 - canvas.size["height"] // 2
+    ).click().perform()
+    assert answers_shown(page) == answers_at(saved, 0, dx=-2, dy=-3, angle=30)
+    assert "30° counter-clockwise, 2 px left, 3 px up" in find(page, "#tip").text
+
+
+def test_the_map_is_drawn_in_the_colours_of_right_and_wrong(page, saved):
+    """One pixel in each cell of the first model's map, found by the layout that the page states."""
+    shown, model = saved.shown, saved.models[0]
+    boxes = page.execute_script(
+        "const c = document.querySelector('.map'), p = c.getContext('2d');"
+        "return [c.width, c.height, [...p.getImageData(0, 0, c.width, c.height).data]]"
+    )
+    width, height, values = boxes
+    pixels = np.array(values).reshape(height, width, 4)
+    colours = {name: colour_of(page, f".legend .{name}") for name in ("right", "wrong")}
+    wrong = (pixels[..., :3] == colours["wrong"]).all(-1).sum()
+    right = (pixels[..., :3] == colours["right"]).all(-1).sum()
+    share = float((model.predicted[0] != shown.labels[0]).mean())
+    assert wrong / (wrong + right) == pytest.approx(share, abs=0.05)  # marks cover a few
+
+
+def colour_of(page, selector):
+    text = find(page, selector).value_of_css_property("background-color")
+    return [int(part) for part in text[text.index("(") + 1 : -1].split(",")[:3]]
+
+
+def test_models_are_chosen_side_by_side(page, saved):
+    assert all_texts(page, ".card .title") == ["KL(rob, Wo-10)", "std"]
+    page.find_elements(By.CSS_SELECTOR, "#models input")[0].click()
+    assert all_texts(page, ".card .title") == ["std"]
+    assert answers_shown(page) == answers_at(saved, 0)[1:]
+
+
+def test_a_method_of_the_chart_is_named_on_hover_and_on_focus(page):
+    marks = page.find_elements(By.CSS_SELECTOR, "#chart .mark")
+    assert len(marks) == len({record.method for record in made_up.RECORDS})
+    for mark in (marks[0], marks[-1]):
+        method = mark.accessible_name.partition("; grid-775")[0]
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", mark)
+        ActionChains(page).move_to_element(mark).perform()
+        assert find(page, "#tip").text.splitlines()[0] == method
+        ActionChains(page).move_to_element(find(page, "#runtime-title")).perform()
+        assert not find(page, "#tip").is_displayed()
+        page.execute_script("arguments[0].focus()", mark)
+        assert find(page, "#tip").text.splitlines()[0] == method
+        ActionChains(page).send_keys(Keys.ESCAPE).perform()
+        assert not find(page, "#tip").is_displayed()
+
+
+def test_colours_follow_the_system_until_the_button_is_pressed(page):
+    paper = {}
+    for scheme in ("light", "dark"):
+        prefer(page, scheme)
+        paper[scheme] = find(page, "body").value_of_css_property("background-color")
+    assert paper["light"] != paper["dark"]
+    assert find(page, "#theme").text == "Light"
+    find(page, "#theme").click()
+    assert find(page, "body").value_of_css_property("background-color") == paper["light"]
+    page.execute_script("localStorage.clear()")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_that_people_need(page, scheme):
+    """4.5 to 1, which the W3C asks of normal text."""
+    prefer(page, scheme)
+    for selector in ("body", ".lead", ".note", ".scores", ".verdict", "thead button", "tbody th a"):
+        element = find(page, selector)
+        ink, paper = page.execute_script(
+            "let e = arguments[0]; const ink = getComputedStyle(e).color;"
+            "while (getComputedStyle(e).backgroundColor.endsWith(', 0)')) e = e.parentElement;"
+            "return [ink, getComputedStyle(e).backgroundColor]",
+            element,
+        )
+        high, low = sorted((luminance(ink), luminance(paper)), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (selector, ink, paper)
+
+
+def luminance(colour):
+    parts = json.loads("[" + colour[colour.index("(") + 1 : -1] + "]")[:3]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in np.divide(parts, 255)
+    ]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(page, saved):
+    set_size(page, PHONE)
+    page.refresh()
+    assert page.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+    assert page.execute_script("return document.body.scrollWidth") == PHONE[0]
+    for card in page.find_elements(By.CSS_SELECTOR, ".card"):
+        assert card.rect["x"] >= 0
+        assert card.rect["x"] + card.rect["width"] <= PHONE[0]
+    find(page, "#thumbs button").click()
+    press(find(page, "#picture"), Keys.ARROW_RIGHT)
+    assert answers_shown(page) == answers_at(saved, 0, dx=2)
