@@ -105,6 +105,18 @@ def test_records_of_one_question_share_a_key(run, upright_evaluate):
     assert len({first, filled, more}) == 3
 
 
+def test_an_evaluation_with_a_state_has_one_record_however_often_it_is_continued(
+    run, upright_evaluate
+):
+    for options in (OPTIONS, OPTIONS, [*OPTIONS[:2], "--limit", "8"]):
+        state = f"{len(options)}.state"
+        assert upright_evaluate(run.path, *options, "--state", state) == (0, "")
+    assert [sorted(record.measured) for record in recorded()] == [
+        ["grid-3x3x3", "nat", "wo-2"],
+        ["grid-3x3x3", "nat"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "metrics"),
     [

@@ -121,8 +121,12 @@ class Records:
     damaged: tuple[Damage, ...]
 
 
-def append(path: Path | str, record: Record) -> None:
-    """Add a record to a file, made where it is missing; on return it is on the disk."""
+def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
+    """Add a record to a file, made where it is missing; on return it is on the disk.
+
+    With ``once``, nothing is added where the file has a record with the same key; the answer says
+    whether one was added.
+    """
     line = json.dumps({"version": _VERSION, **asdict(record)}, allow_nan=False).encode() + b"\n"
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,23 +134,37 @@ def append(path: Path | str, record: Record) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
     try:
         locked = _lock(handle)
+        if once and any(known.key == record.key for known in _parse_all(path.read_bytes()).records):
+            return False
         size = os.lseek(handle, 0, os.SEEK_END)
         content = line if _ends_a_line(handle, size) else b"\n" + line
-        written = os.write(handle, content)
-        if written < len(content):
+        try:
+            _write(handle, content, path)
+        except OSError:
             if locked:  # else another writer's line may stand behind ours by now
                 os.ftruncate(handle, size)
-            raise OSError(f"{path}: no room for another record, which needs {len(content)} bytes")
-        os.fsync(handle)
+            raise
     finally:
         os.close(handle)  # which unlocks it, too
+    return True
+
+
+def _write(handle: int, content: bytes, path: Path) -> None:
+    """Write and sync; a disk that is nearly full may take a part, or refuse at the sync only."""
+    if os.write(handle, content) < len(content):
+        raise OSError(f"{path}: no room for another record, which needs {len(content)} bytes")
+    os.fsync(handle)
 
 
 def read(path: Path | str) -> Records:
     """Read all records of a file; lines that are damaged are named and passed over."""
     with Path(path).open("rb") as file:
         _lock(file.fileno(), shared=True)
-        lines = file.read().removesuffix(b"\n").split(b"\n")
+        return _parse_all(file.read())
+
+
+def _parse_all(content: bytes) -> Records:
+    lines = content.removesuffix(b"\n").split(b"\n")
     records, damaged = [], []
     for number, line in enumerate(lines if lines != [b""] else [], start=1):
         try:

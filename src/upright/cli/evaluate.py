@@ -126,7 +126,8 @@ class Evaluate:
             record = record_of(
                 run, evaluation, data_name=self.data, data=data, settings=settings, device=device
             )
-            append(self.record, record)
+            # A state is one evaluation's, however often it was stopped: it has one record.
+            append(self.record, record, once=self.state is not None)
 
     def _data(self) -> LabelledImages:
         return load_data(

@@ -75,6 +75,15 @@ def digest_of(model: object) -> str | None:
     return digest.hexdigest()
 
 
+def _digest(metadata: dict[str, str], arrays: dict[str, Tensor]) -> str:
+    """Give a digest of all that a state holds."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+        digest.update(array.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def save_state(path: Path, state: State) -> None:
     """Write a state whole or not at all."""
     metadata = {
@@ -84,7 +93,7 @@ def save_state(path: Path, state: State) -> None:
         "checksum": str(state.checksum),
     }
     arrays = {name: state.joined(name).contiguous() for name in state.arrays}
-    write_whole(path, save(arrays, metadata))
+    write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
 
 
 def load_state(path: Path, question: dict[str, object]) -> State:
@@ -94,11 +103,13 @@ def load_state(path: Path, question: dict[str, object]) -> State:
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            arrays = {name: [file.get_tensor(name)] for name in file.keys()}  # noqa: SIM118
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if metadata.pop("sha256") != _digest(metadata, arrays):
+            raise ValueError("its digest does not fit")
         asked = json.loads(metadata["question"])
         state = State(
             question,
-            arrays,
+            {name: [array] for name, array in arrays.items()},
             json.loads(metadata["totals"]),
             int(metadata["done"]),
             int(metadata["checksum"]),

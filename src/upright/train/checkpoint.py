@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from upright.files import write_whole
+from upright.files import remove_left_over, write_whole
 from upright.models import build_network
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights
@@ -84,6 +85,8 @@ class RunDirectory:
                     f"{path} was begun with other images or labels than {recipe.data} has now; "
                     "bring the old data back, or choose another folder"
                 )
+            run._remove_all_but_the_newest()
+            remove_left_over(path)
             return run
         run = RunDirectory(path, recipe, classes, channels, data_digest)
         if run._steps():
@@ -139,9 +142,12 @@ class RunDirectory:
                 f"cannot write the checkpoint of step {checkpoint.step} to {self._folder} "
                 f"({error.strerror}); of earlier checkpoints {kept}; make room and use --resume"
             ) from error
+        self._remove_all_but_the_newest()
+
+    def _remove_all_but_the_newest(self) -> None:
         newest = {f"{step:08d}" for step in self._steps()[-_KEPT:]}
         # A digest goes before its weights: a checkpoint without weights would count as damaged.
-        for file in sorted(self._folder.iterdir()):
+        for file in sorted(self._folder.glob("*")):
             if file.name.partition(".")[0] not in newest:
                 file.unlink(missing_ok=True)
 
@@ -162,13 +168,16 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def _steps(self) -> list[int]:
-        return sorted(int(file.stem) for file in self._folder.glob("[0-9]*.json"))
+        names = (file.stem for file in self._folder.glob("*.json"))
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]{8,12}", name))
 
     def _read(self, step: int) -> Checkpoint:
         about: dict[str, Any] = json.loads((self._folder / f"{step:08d}.json").read_text())
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
             raise ValueError("its digest does not fit")
+        if about["step"] != step or step > self.recipe.steps:
+            raise ValueError("it is of a step that this run does not have")
         return Checkpoint(step, load_tensors(content), float(about["seconds"]))
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from upright.data import LabelledImages, load_data
+from upright.files import alone_in
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import Learner, Speed
 from upright.train.log import Log
@@ -106,12 +107,13 @@ def train_together(
     data = _shared_data(data, list(recipes.values()))
     digest = data.digest()
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
-    with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as logs:
+    with torch.random.fork_rng(), _interruptions() as interrupted, contextlib.ExitStack() as held:
         fast = (speed or Speed()).possible_on(place)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [Learner(recipe, data, place, fast) for recipe in recipes.values()]
         runs = []
         for path, learner in zip(recipes, learners, strict=True):
+            held.enter_context(alone_in(path))
             directory = RunDirectory.create(
                 path,
                 learner.recipe,
@@ -124,7 +126,7 @@ def train_together(
         for run in runs:
             bar = progress and run is runs[-1]
             log = Log(run.directory.path, run.step, run.recipe, bar=bar, tensorboard=tensorboard)
-            run.log = logs.enter_context(log)
+            run.log = held.enter_context(log)
         while not interrupted.is_set() and not all(run.over for run in runs):
             for run in runs:
                 if not run.over and not interrupted.is_set():
