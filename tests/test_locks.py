@@ -15,12 +15,13 @@ from upright import files
 from upright.cli import main
 from upright.files import alone_in, remove_left_over, write_whole
 
+# The file alone, which needs no more than the standard library: torch is slow to import.
 HOLD = """
-import sys, time
+import runpy, sys, time
 from pathlib import Path
-from upright.files import alone_in, _open_temporary
-with alone_in(Path(sys.argv[1])):
-    handle, name = _open_temporary(Path(sys.argv[1]) / "state")
+files, folder = runpy.run_path(sys.argv[1]), Path(sys.argv[2])
+with files["alone_in"](folder):
+    handle, name = files["_open_temporary"](folder / "state")
     print(name, flush=True)
     time.sleep(600)
 """
@@ -33,7 +34,7 @@ def names(folder: Path) -> list[str]:
 @pytest.fixture
 def holder(tmp_path: Path):
     """A process that holds the lock of a folder and is in the middle of writing a file there."""
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    command = [sys.executable, "-c", HOLD, files.__file__, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     process.half_written = Path(process.stdout.readline().strip())
     yield process

@@ -133,7 +133,7 @@ class RunDirectory:
             about = {
                 "step": checkpoint.step,
                 "seconds": checkpoint.seconds,
-                "sha256": hashlib.sha256(content).hexdigest(),
+                "sha256": _digest(content, checkpoint.step, checkpoint.seconds),
             }
             write_whole(self._folder / f"{name}.json", json.dumps(about).encode())
         except OSError as error:
@@ -174,11 +174,17 @@ class RunDirectory:
     def _read(self, step: int) -> Checkpoint:
         about: dict[str, Any] = json.loads((self._folder / f"{step:08d}.json").read_text())
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
-        if hashlib.sha256(content).hexdigest() != about["sha256"]:
+        seconds = float(about["seconds"])
+        if _digest(content, step, seconds) != about["sha256"]:
             raise ValueError("its digest does not fit")
-        if about["step"] != step or step > self.recipe.steps:
+        if step > self.recipe.steps:
             raise ValueError("it is of a step that this run does not have")
-        return Checkpoint(step, load_tensors(content), float(about["seconds"]))
+        return Checkpoint(step, load_tensors(content), seconds)
+
+
+def _digest(content: bytes, step: int, seconds: float) -> str:
+    """Give a digest of the weights and of what is noted about them."""
+    return hashlib.sha256(content + f"{step} {seconds}".encode()).hexdigest()
 
 
 def load_network(path: Path) -> nn.Module:
