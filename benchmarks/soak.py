@@ -250,7 +250,6 @@ def _glyphs(folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options().parse_args(arguments)
-    began = time.monotonic()
     # One thread: sums in another order would be other bits, and threads do not survive a fork.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
@@ -261,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         soak = Soak(Path(desk), disk, group, options.seed)
         soak.warm_up()
+        began = time.monotonic()
         while time.monotonic() < began + 60 * options.minutes:
             soak.cycle()
         at_limit = group.times_at_limit()
