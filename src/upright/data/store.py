@@ -165,7 +165,7 @@ def _describe(known: KnownSet, root: Path) -> Stored:
 def _origin(folder: Path) -> str:
     try:
         return str(json.loads((folder / _FACTS).read_bytes())["origin"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "unknown"
 
 
@@ -179,7 +179,8 @@ def _fault_on_disk(known: KnownSet, split: Split, root: Path | None) -> str | No
 def _map(known: KnownSet, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    # A damaged header can make the parser raise nearly anything.
+    except Exception as error:
         raise ValueError(
             f"{path} is damaged ({error}): run `upright data fetch {known.name}`"
         ) from error

@@ -48,7 +48,15 @@ class State:
         return self.arrays.setdefault(name, [array.detach().cpu()])[0]
 
     def joined(self, name: str) -> Tensor:
-        return torch.cat(self.arrays[name])
+        try:
+            return torch.cat(self.arrays[name])
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(f"the state has no whole {name}; remove it") from error
+
+    def total(self, name: str) -> float:
+        if name not in self.totals:
+            raise ValueError(f"the state has no {name}; remove it")
+        return self.totals[name]
 
     def optional(self, name: str) -> Tensor | None:
         return self.joined(name) if name in self.arrays else None
@@ -96,6 +104,18 @@ def save_state(path: Path, state: State) -> None:
     write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
 
 
+def _check(asked: object, totals: object, done: int, arrays: dict[str, Tensor]) -> None:
+    """Refuse what no evaluation has written, although its digest fits."""
+    numbers = totals.values() if isinstance(totals, dict) else [None]
+    if not isinstance(asked, dict) or not all(isinstance(each, int | float) for each in numbers):
+        raise ValueError("it has no question or no totals")
+    for name, array in arrays.items():
+        once = name == "first_logits" or name.endswith("/grid")
+        wrong = array.ndim == 0 or (not once and len(array) != done)
+        if wrong or (name.endswith("fooled") and array.dtype != torch.bool):
+            raise ValueError(f"{name} are not those of {done} images")
+
+
 def load_state(path: Path, question: dict[str, object]) -> State:
     """Read a state, or begin one where there is no file."""
     if not path.exists():
@@ -106,15 +126,12 @@ def load_state(path: Path, question: dict[str, object]) -> State:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if metadata.pop("sha256") != _digest(metadata, arrays):
             raise ValueError("its digest does not fit")
-        asked = json.loads(metadata["question"])
-        state = State(
-            question,
-            {name: [array] for name, array in arrays.items()},
-            json.loads(metadata["totals"]),
-            int(metadata["done"]),
-            int(metadata["checksum"]),
-        )
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        asked, totals = json.loads(metadata["question"]), json.loads(metadata["totals"])
+        done = int(metadata["done"])
+        _check(asked, totals, done, arrays)
+        pieces = {name: [array] for name, array in arrays.items()}
+        state = State(question, pieces, totals, done, int(metadata["checksum"]))
+    except (SafetensorError, KeyError, ValueError, OSError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the state of an evaluation ({error}); remove it"
         ) from error

@@ -31,6 +31,9 @@ from upright.train.weights import load_weights
 __all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
 
 _KEPT = 2
+_MOST_CHANNELS = 1024
+_DAMAGE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What JSON that is not what was written can make its reader raise."""
 
 
 class DamagedCheckpoint(UserWarning):
@@ -110,16 +113,13 @@ class RunDirectory:
         try:
             content = json.loads(file.read_text())
             recipe = Recipe.from_json(content["recipe"])
-            return RunDirectory(
-                path,
-                recipe,
-                tuple(content["classes"]),
-                int(content["channels"]),
-                str(content["data_digest"]),
-            )
+            classes, channels = tuple(content["classes"]), int(content["channels"])
+            if not 1 <= channels <= _MOST_CHANNELS:
+                raise ValueError(f"{channels} channels")
+            return RunDirectory(path, recipe, classes, channels, str(content["data_digest"]))
         except OSError as error:
             raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (*_DAMAGE, AttributeError) as error:
             raise ValueError(
                 f"{file} is damaged ({error}); begin the run in another folder"
             ) from error
@@ -156,7 +156,7 @@ class RunDirectory:
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            except (OSError, SafetensorError, *_DAMAGE) as error:
                 message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
                 warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
         if self._steps():
@@ -193,6 +193,9 @@ def load_network(path: Path) -> nn.Module:
     checkpoint = run.load()
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
+    # Or a few bytes in run.json could ask for a network that fills all memory.
+    if all(len(run.classes) not in tensor.shape for tensor in checkpoint.tensors.values()):
+        raise ValueError(f"{path}: no weights are for its {len(run.classes)} classes")
     model = build_network(run.recipe.model, classes=len(run.classes), channels=run.channels)
     load_weights(model, checkpoint.tensors)
     return model.eval()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -137,10 +136,17 @@ _LEAST = {
 }
 
 
+_MOST = 2**53
+"""Whole numbers beyond it are no floats."""
+_MOST_DROPS = 100
+
+
 def _check_values(recipe: Recipe) -> None:
     for name, least in _LEAST.items():
         value = getattr(recipe, name)
-        if value is not None and not least <= value < math.inf:
+        if value is not None and not least <= value <= _MOST:
             raise ValueError(f"{name} must be at least {least} and finite, but is {value}")
-    if not all(0 < drop <= 1 for drop in recipe.drops):
-        raise ValueError(f"drops must be fractions of the steps, but are {recipe.drops}")
+    if len(recipe.drops) > _MOST_DROPS or not all(0 < drop <= 1 for drop in recipe.drops):
+        raise ValueError(
+            f"drops must be at most {_MOST_DROPS} fractions of the steps, but are {recipe.drops}"
+        )
