@@ -8,6 +8,7 @@ import os
 import pickle
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -193,7 +194,7 @@ def _archive_seeds() -> list[bytes]:
     return [
         *(whole, plain, whole[:-9], _tar("../data_batch_1"), _tar("/tmp/data_batch_1"), long),
         *(_tar("data_batch_1", kind=tarfile.SYMTYPE, to="/etc/passwd"), b"", gzip.compress(b"x")),
-        *(huge.tobuf(tarfile.USTAR_FORMAT) + bytes(2048), plain.replace(b"ustar", b"USTAR")),
+        *(huge.tobuf(tarfile.GNU_FORMAT) + bytes(2048), plain.replace(b"ustar", b"USTAR")),
     ]
 
 
@@ -205,7 +206,7 @@ def _picture(form: str, mode: str = "RGB", side: int = 20) -> bytes:
 
 def _picture_seeds() -> list[bytes]:
     seeds = [bytes([k]) + _picture(form) for k, form in enumerate(_PICTURES)]
-    modes = ("1", "L", "LA", "P", "RGBA", "I;16", "I")
+    modes = ("1", "L", "LA", "P", "RGBA", "I;16")
     seeds += [b"\0" + _picture("PNG", mode) for mode in modes]
     seeds += [bytes([4]) + _picture("TIFF", mode) for mode in ("CMYK", "F", "LAB", "YCbCr")]
     bomb = _png_of(60_000, 60_000)
@@ -217,8 +218,6 @@ def _png_of(width: int, height: int) -> bytes:
     """The beginning of a picture that says it is so large."""
     whole = bytearray(_picture("PNG"))
     whole[16:20], whole[20:24] = width.to_bytes(4, "big"), height.to_bytes(4, "big")
-    import zlib
-
     whole[29:33] = zlib.crc32(bytes(whole[12:29])).to_bytes(4, "big")
     return bytes(whole)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from upright.objective import GRAMMAR
 
-__all__ = ["Escape", "Hang", "Target", "attempt"]
+__all__ = ["Escape", "Hang", "Target", "attempt", "warm_up"]
 
 SECONDS = 20
 """For one input; generous, since machines are busy."""
@@ -57,13 +57,23 @@ class Hang(BaseException):
     """The reader took too long."""
 
 
-def attempt(target: Target, data: bytes, folder: Path) -> bool:
-    """Hand input to a reader; whether it was accepted. Raises what was not meant to be raised."""
+def warm_up(target: Target, folder: Path) -> None:
+    """Read input that is right, unguarded: some libraries are imported late, and make files."""
+    folder.mkdir(parents=True)
+    with contextlib.suppress(ValueError, OSError):
+        target.read(target.seeds()[0], folder)
+
+
+def attempt(target: Target, data: bytes, folder: Path, *, alarm: bool = True) -> bool:
+    """Hand input to a reader; whether it was accepted. Raises what was not meant to be raised.
+
+    Without ``alarm``, somebody else sees to it that the reader does not take too long.
+    """
     box = folder / "box"
     shutil.rmtree(box, ignore_errors=True)
     box.mkdir(parents=True)
     try:
-        with _guarded(box):
+        with _guarded(box), _alarm() if alarm else contextlib.nullcontext():
             target.read(data, box)
     except ValueError as error:
         # Its subclasses come from other libraries, and do not say what to do.
@@ -85,16 +95,23 @@ def _is_one_line(message: str) -> bool:
 def _guarded(box: Path) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    before = signal.signal(signal.SIGALRM, _raise_hang)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_BYTES, hard))
-    signal.alarm(SECONDS)
     _allowed.append(os.path.realpath(box))
     try:
         yield
     finally:
         _allowed.pop()
-        signal.alarm(0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextlib.contextmanager
+def _alarm() -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, _raise_hang)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -124,7 +141,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _check_inside(event: str, path: object) -> None:
     if isinstance(path, str | bytes | os.PathLike):
-        real = os.path.realpath(os.path.dirname(os.path.abspath(os.fsdecode(path))))
+        real = os.path.realpath(Path(os.fsdecode(path)).absolute().parent)
         if os.path.commonpath([real, _allowed[-1]]) != _allowed[-1]:
             raise Escape(f"{event} {path!r}")
 

@@ -1,4 +1,4 @@
-"""Readers of what runs and evaluations leave: recipes, run folders, checkpoints, states, records."""
+"""Readers of what runs and evaluations leave: recipes, checkpoints, states, records, logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from guard import Target
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright import records
 from upright.evaluation import evaluate, state
@@ -100,7 +100,7 @@ def _forged(data: bytes) -> bytes | None:
 
 
 def _continue(file: Path) -> None:
-    evaluate(_Brightness(), _images(), attacks=["grid-3x1x1", "wo-2"], state=file)
+    evaluate(_brightness, _images(), attacks=["grid-3x1x1", "wo-2"], state=file)
 
 
 def _records(data: bytes, folder: Path) -> None:
@@ -119,9 +119,8 @@ def _log(data: bytes, folder: Path) -> None:
         assert json.loads(line)["step"] <= 5
 
 
-class _Brightness(nn.Module):
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.stack([images.mean((1, 2, 3)), 1 - images.mean((1, 2, 3))], 1)
+def _brightness(images: Tensor) -> Tensor:
+    return torch.stack([9 * images.mean((1, 2, 3)), 4 - images.mean((1, 2, 3))], 1)
 
 
 @cache
@@ -207,9 +206,10 @@ def _record_seeds() -> list[bytes]:
     with TemporaryDirectory() as folder:
         records.append(Path(folder, "file"), record)
         line = Path(folder, "file").read_bytes()
+    long = line.replace(b'"seed": 1', b'"seed": ' + b"9" * 5000)
     return [
         *(line, line * 2 + line[:30], line.replace(b"0.5", b"NaN"), line.replace(b"1.0", b"1e999")),
-        *(line.replace(b"2020-01", b"2020-1"), line.replace(b'"seed": 1', b'"seed": ' + b"9" * 5000)),
+        *(line.replace(b"2020-01", b"2020-1"), long),
         *(b"[" * 10**5, line.replace(b'{"a": [1]}', b'{"a":' * 900 + b"1" + b"}" * 900), b"\xff\n"),
     ]
 

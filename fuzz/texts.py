@@ -124,7 +124,7 @@ TARGETS = (
         "network",
         _network,
         _lines("resnet32", "resnet14x0.5", "convnet", "convnet0.25", "resnet99999998", "resnet8x0",
-               "convnet0", "convnet..", "convnet999999999", "resnet8x99999999", "resnet" + "9" * 99),
+               "convnet0", "convnet..", "convnet999999999", "resnet8x99999", "resnet" + "9" * 99),
     ),
     Target("model", _model, _lines("x:make", "x.py:make", "m.onnx", "m.pt2", "timm:x", *_PATHS)),
     Target(

@@ -36,7 +36,8 @@ def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
                 if name in wanted and member.isreg():
                     _write(tar, member, folder / name)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, BadGzipFile) as error:
-        raise ValueError(f"{archive.name} is truncated or not a tar archive: {error}") from error
+        text = " ".join(str(error).split())
+        raise ValueError(f"{archive.name} is truncated or not a tar archive: {text}") from error
 
 
 class _Member(tarfile.TarInfo):
