@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -161,18 +162,20 @@ def _pickle_seeds() -> list[bytes]:
     ]
 
 
-def _mat_seeds() -> list[bytes]:
+def _mat(content: dict[str, object], *, packed: bool = False) -> bytes:
     from scipy.io import savemat
 
-    content = {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1), np.uint8)}
-    seeds = []
-    for packed in (False, True):
-        stream = io.BytesIO()
-        savemat(stream, content, do_compression=packed)
-        seeds += [stream.getvalue(), stream.getvalue()[:-20]]
-    stream = io.BytesIO()
-    savemat(stream, {"X": {"a": [1]}, "y": "text"})
-    return [*seeds, stream.getvalue(), b"MATLAB 7.3 MAT-file" + b" " * 109 + b"\x00\x02IM"]
+    with TemporaryDirectory() as folder:
+        savemat(f"{folder}/x.mat", content, do_compression=packed)
+        return Path(folder, "x.mat").read_bytes()
+
+
+def _mat_seeds() -> list[bytes]:
+    svhn = {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((2, 1), np.uint8)}
+    plain, packed = _mat({**svhn}), _mat({**svhn}, packed=True)
+    other = _mat({"X": {"a": [1]}, "y": "text"})
+    newer = b"MATLAB 7.3 MAT-file" + b" " * 109 + b"\x00\x02IM"
+    return [plain, packed, plain[:-20], packed[:-20], other, newer]
 
 
 def _tar(name: str, *, kind: bytes = tarfile.REGTYPE, to: str = "", content: bytes = b"x") -> bytes:

@@ -26,17 +26,16 @@ def _exported(data: bytes, folder: Path) -> None:
 
 
 def _onnx_seeds() -> list[bytes]:
-    import onnx
     from onnx import TensorProto, helper
 
-    def model(shape: list[object], kind: int = TensorProto.FLOAT) -> bytes:
+    def model(shape: list[str | int | None], kind: int = TensorProto.FLOAT) -> bytes:
         images = helper.make_tensor_value_info("images", kind, shape)
         logits = helper.make_tensor_value_info("logits", kind, None)
         node = helper.make_node("Flatten", ["images"], ["logits"])
         graph = helper.make_graph([node], "g", [images], [logits])
         version = [helper.make_opsetid("", 17)]
-        made: bytes = onnx.helper.make_model(graph, opset_imports=version, ir_version=8)
-        return made.SerializeToString()  # type: ignore[attr-defined, no-any-return]
+        made = helper.make_model(graph, opset_imports=version, ir_version=8)
+        return bytes(made.SerializeToString())
 
     whole = model([1, 3, 4, 4])
     return [whole, model(["n", 3, 4, 4]), model([3]), model([1, 3], TensorProto.INT64), whole[:-5]]

@@ -149,23 +149,25 @@ def _run_json(**changes: Any) -> bytes:
     return json.dumps(content).encode()
 
 
+_ODD_RUNS: tuple[dict[str, Any], ...] = (
+    *({"model": "resnet99999998"}, {"model": "convnet99999"}, {"channels": 10**9}),
+    *({"classes": "x" * 10**6}, {"classes": 5}, {"channels": -1}, {"channels": 1e999}),
+    *({"drops": [1e-320] * 400}, {"steps": 10**400}, {"space": {"max_dx": 10**400}}),
+)
+_ODD_RECIPES: tuple[dict[str, Any], ...] = (
+    *({"space": {"max_dx": 1.5, "unit": "image"}}, {"drops": []}, {"seed": -1}, {"max_shift": 2}),
+    *({"objective": "KL(rob, Wo-10; λ=3)"}, {"learning_rate": 10**400}, {"batch": True}),
+    *({"space": {"max_dx": "3"}}, {"space": [1]}, {"drops": [1e-320] * 400}, {"steps": 10**400}),
+)
+
+
 def _run_seeds() -> list[bytes]:
-    hostile = [
-        *({"model": "resnet99999998"}, {"model": "convnet99999"}, {"channels": 10**9}),
-        *({"classes": "x" * 10**6}, {"classes": 5}, {"channels": -1}, {"channels": 1e999}),
-        *({"drops": [1e-320] * 400}, {"steps": 10**400}, {"space": {"max_dx": 10**400}}),
-    ]
-    return [_run_json(), b"[" * 10**5, b"[]", b"{}", *(_run_json(**each) for each in hostile)]
+    return [_run_json(), b"[" * 10**5, b"[]", b"{}", *(_run_json(**odd) for odd in _ODD_RUNS)]
 
 
 def _recipe_seeds() -> list[bytes]:
-    return [json.dumps(json.loads(each)["recipe"]).encode() for each in (_run_json(), *(
-        _run_json(**change) for change in (
-            {"space": {"max_dx": 1.5, "unit": "image"}}, {"drops": []}, {"seed": -1},
-            {"objective": "KL(rob, Wo-10; λ=3)"}, {"learning_rate": 10**400}, {"batch": True},
-            {"space": {"max_dx": "3"}}, {"space": [1]}, {"max_shift": 2},
-        )
-    ))]  # fmt: skip
+    runs = (_run_json(), *(_run_json(**odd) for odd in _ODD_RECIPES))
+    return [json.dumps(json.loads(run)["recipe"]).encode() for run in runs]
 
 
 def _state_seeds() -> list[bytes]:

@@ -42,7 +42,7 @@ def fuzz(target: str, seconds: int) -> Figures:
     """Fuzz a target in a process of its own, which a crash may take along."""
     fast = Path("/dev/shm")
     with TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="fuzz-") as folder:
-        command = [sys.executable, HERE / "one.py", target, folder, str(seconds)]
+        command = [sys.executable, str(HERE / "one.py"), target, folder, str(seconds)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace", check=False

@@ -60,6 +60,10 @@ def _data(data: bytes, folder: Path) -> None:
         load_data(_text(data), limit=2)
 
 
+def _space(text: str) -> object:
+    return cli_options.parse_space(text, 30.0)
+
+
 def _options(data: bytes, folder: Path) -> None:
     kind, text = data[:1], _text(data[1:])
     readers: dict[bytes, Callable[[str], object]] = {
@@ -68,7 +72,7 @@ def _options(data: bytes, folder: Path) -> None:
         b"f": lambda text: cli_options.folder_name(text, 1),
         b"w": lambda text: cli_options.writable(folder / text),
     }
-    readers.get(kind, lambda text: cli_options.parse_space(text, 30.0))(text)
+    readers.get(kind, _space)(text)
 
 
 def _environment(data: bytes, folder: Path) -> None:
