@@ -76,7 +76,7 @@ def _options(data: bytes, folder: Path) -> None:
 
 
 def _environment(data: bytes, folder: Path) -> None:
-    value = _text(data).replace("\0", "")
+    value = os.fsdecode(data.replace(b"\0", b""))
     with contextlib.chdir(folder), mock.patch.dict(os.environ, UPRIGHT_DATA=value):
         _run(["data", "list"])
         _run(["data", "check"])
@@ -91,16 +91,26 @@ def _arguments(data: bytes, folder: Path) -> None:
         stack.enter_context(mock.patch.dict(os.environ, UPRIGHT_DATA=str(folder)))
         for name in names:
             stack.enter_context(mock.patch(f"upright.cli.{name}", stub))
-        _run(_text(data).split("\n"))
+        _run(_arguments_of(data))
+
+
+def _arguments_of(data: bytes) -> list[str]:
+    return os.fsdecode(data.replace(b"\0", b"")).split("\n")
 
 
 def _run(arguments: list[str]) -> None:
-    out, err = io.StringIO(), io.StringIO()
+    # As a terminal has them: what cannot be written is an error on one, and escaped on the other.
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding="utf-8")
+    err = io.TextIOWrapper(written, encoding="utf-8", errors="backslashreplace")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(arguments)
+        out.flush()
+        err.flush()
     assert code in (0, 1, 2), f"exit code {code}"
-    assert "Traceback" not in err.getvalue(), err.getvalue()
-    assert code == 0 or err.getvalue() or out.getvalue(), "an error without a message"
+    said = written.getvalue()
+    assert b"Traceback" not in said, said
+    assert code == 0 or said, "an error without a message"
 
 
 def _lines(*texts: str) -> Callable[[], list[bytes]]:

@@ -116,8 +116,6 @@ class Evaluate:
             model = in_half_precision(model)
         evaluation = self._evaluate(model, data, attacks, space, device)
         warn_if_classes_differ(evaluation.classes, len(data.classes))
-        title = f"{self.model} on {self.data}: {len(evaluation)} images"
-        Console().print(evaluation_table(evaluation, title=title, space=space))
         if self.json is not None:
             result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
@@ -128,6 +126,9 @@ class Evaluate:
             )
             # A state is one evaluation's, however often it was stopped: it has one record.
             append(self.record, record, once=self.state is not None)
+        # Last: where nobody listens any more, printing fails, and must not cost the result.
+        title = f"{self.model} on {self.data}: {len(evaluation)} images"
+        Console().print(evaluation_table(evaluation, title=title, space=space))
 
     def _data(self) -> LabelledImages:
         return load_data(
