@@ -122,8 +122,7 @@ def memory_group(megabytes: int, ballast_megabytes: int) -> Iterator[MemoryGroup
             with contextlib.suppress(ProcessLookupError):
                 os.kill(ballast, signal.SIGKILL)
             os.waitpid(ballast, 0)
-            with contextlib.suppress(OSError):
-                group.folder.rmdir()
+            _remove(group.folder)
 
 
 def _make_group(megabytes: int) -> MemoryGroup:
@@ -136,6 +135,14 @@ def _make_group(megabytes: int) -> MemoryGroup:
                 return MemoryGroup(folder, counter)
             folder.rmdir()
     return MemoryGroup(None)
+
+
+def _remove(group: Path) -> None:
+    for _ in range(50):  # it takes a moment until the last process has left
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.1)
 
 
 @dataclass(frozen=True)
