@@ -22,7 +22,7 @@ sys.path.insert(0, str(FUZZ))
 from guard import Escape, Hang, Target, attempt, warm_up  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
-EXAMPLES = 25
+EXAMPLES = 12
 
 
 @pytest.fixture(params=TARGETS)

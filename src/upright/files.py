@@ -14,7 +14,7 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["alone_in", "lock", "remove_left_over", "write_whole"]
+__all__ = ["alone_in", "lock", "remove_left_over", "sync_folder", "write_whole"]
 
 _SUFFIX = ".part"
 
@@ -34,11 +34,22 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
             temporary.chmod(0o644)
             temporary.replace(path)
+            sync_folder(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename = str(path)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """See to it that new names in a folder outlast a crash of the machine, where that can be."""
+    with contextlib.suppress(OSError):  # not all platforms open folders, nor do all disks sync them
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _open_temporary(path: Path) -> tuple[int, Path]:

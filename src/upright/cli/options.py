@@ -52,10 +52,9 @@ def parse_seeds(text: str) -> list[int]:
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
-            several = range(int(first), int(last or first) + 1)
-            if len(several) > _MOST_SEEDS:
+            if int(last or first) - int(first) >= _MOST_SEEDS:
                 raise ValueError
-            seeds += several
+            seeds += range(int(first), int(last or first) + 1)
     except ValueError:
         raise ValueError(
             f"seeds {text!r} are not understood, or more than {_MOST_SEEDS}; write 0-4 or 0,2,3"
