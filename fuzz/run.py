@@ -51,7 +51,7 @@ def fuzz(target: str, seconds: int) -> Figures:
             if re.match("crash-|timeout-|oom-|leak-", file.name):
                 CRASHES.mkdir(exist_ok=True)
                 shutil.copyfile(file, CRASHES / f"{target}-{file.name}")
-    crash = done.stderr[-3000:] if done.returncode else ""
+    crash = done.stdout[-3000:] + done.stderr[-1000:] if done.returncode else ""
     return Figures(
         target,
         _last(r"stat::number_of_executed_units:\s*(\d+)", done.stderr),

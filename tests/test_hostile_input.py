@@ -184,6 +184,14 @@ def test_a_run_that_asks_for_a_huge_network_is_refused(
         load_network(run)
 
 
+def test_a_run_with_another_objective_is_told_in_one_line(run: Path) -> None:
+    content = json.loads((run / "run.json").read_text())
+    content["recipe"]["objective"] = "s4d"
+    (run / "run.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"run\.json is damaged \(cannot read .*'s4d'[^\n]*$"):
+        load_network(run)
+
+
 def test_a_run_or_a_digest_that_nests_without_end_is_named(run: Path) -> None:
     (newest,) = (run / "checkpoints").glob("*.json")
     newest.write_text("[" * 100_000)

@@ -120,8 +120,9 @@ class RunDirectory:
         except OSError as error:
             raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
         except (*_DAMAGE, AttributeError) as error:
+            reason = str(error).partition(" The grammar is\n")[0]
             raise ValueError(
-                f"{file} is damaged ({error}); begin the run in another folder"
+                f"{file} is damaged ({reason}); begin the run in another folder"
             ) from error
 
     def save(self, checkpoint: Checkpoint) -> None:

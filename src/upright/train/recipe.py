@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -136,8 +137,7 @@ _LEAST = {
 }
 
 
-_MOST = 2**53
-"""Whole numbers beyond it are no floats."""
+_MOST = sys.float_info.max
 _MOST_DROPS = 100
 
 
