@@ -120,6 +120,15 @@ def test_an_array_that_lies_about_its_shape_is_named(
         read_mosaics([tmp_path / "labels.npy"])
 
 
+def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path, capsys) -> None:
+    with zipfile.ZipFile(tmp_path / "x\x1b[2J.npz", "w") as file:
+        file.writestr("\n\x1b[2J.npy", b"")
+    assert main(["train", "std", "--data", f"npz:{tmp_path}/x\x1b[2J.npz", "--out", "x"]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert message.rstrip("\n").isprintable()
+
+
 def test_labels_that_nest_without_end_are_named(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"labels\.json is truncated or not a JSON list"):

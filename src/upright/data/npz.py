@@ -73,8 +73,9 @@ def _prefix(path: Path, split: Split, names: list[str]) -> str:
     for prefix in (f"{split}_", ""):
         if f"{prefix}images" in names and f"{prefix}labels" in names:
             return prefix
+    held = ", ".join(ascii(name)[1:-1] for name in names[:8])  # which are whatever the file says
     raise ValueError(
-        f"{path}: holds {', '.join(names) or 'no arrays'};"
+        f"{path}: holds {held or 'no arrays'};"
         f" give it {split}_images and {split}_labels, or images and labels"
     )
 

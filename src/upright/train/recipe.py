@@ -71,9 +71,8 @@ class Recipe:
         """Read a recipe; a field that is not known, or of the wrong kind, is named."""
         known = {field.name for field in dataclasses.fields(Recipe)}
         if unknown := sorted(set(values) - known):
-            raise ValueError(
-                f"a recipe has no {', '.join(unknown)}; it has {', '.join(sorted(known))}"
-            )
+            names = ", ".join(ascii(name)[1:-1] for name in unknown)
+            raise ValueError(f"a recipe has no {names}; it has {', '.join(sorted(known))}")
         values = dict(values)
         try:
             if isinstance(values.get("space"), dict):
