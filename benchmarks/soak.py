@@ -133,7 +133,7 @@ class Soak:
         if fault == "full disk":
             room = self.random.randrange(2 * CHECKPOINT)
             self.disk.leave(room)
-            limits = Limits(file_size=None if self.disk.limited else room // 2)
+            limits = Limits(file_size=None if self.disk.limited else 4096 + room // 2)
         if fault == "no memory":
             limits = Limits(more_memory=self.random.randrange(60 << 20))
         # A fresh process has its start to survive, too.
