@@ -21,7 +21,7 @@ CLASSES = ("red", "green", "blue")
 
 
 def begin(path: Path, *, resume: bool = False, **changes: object) -> RunDirectory:
-    recipe = tiny_recipe(**changes)
+    recipe = tiny_recipe(**{"steps": 10**9, **changes})
     return RunDirectory.create(path, recipe, classes=CLASSES, channels=3, resume=resume)
 
 
@@ -125,6 +125,15 @@ class TestDamage:
         file.write_bytes(content)
         with pytest.warns(DamagedCheckpoint, match="digest does not fit"):
             assert is_state_of(run.load(), 10)
+
+    def test_a_step_after_the_last_is_damage_or_the_run_would_never_end(
+        self, tmp_path: Path
+    ) -> None:
+        run = begin(tmp_path, steps=12)
+        for step in (12, 13):
+            run.save(Checkpoint(step, state(step)))
+        with pytest.warns(DamagedCheckpoint, match="a step that this run does not have"):
+            assert is_state_of(run.load(), 12)
 
     def test_weights_that_are_gone_are_damage_too(self, tmp_path: Path) -> None:
         run = run_with(tmp_path, 10, 20)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -103,6 +106,28 @@ def test_records_of_one_question_share_a_key(run, upright_evaluate):
     first, again, filled, more = (record.key for record in recorded())
     assert first == again
     assert len({first, filled, more}) == 3
+
+
+def test_a_result_that_cannot_be_printed_is_kept(run, upright_evaluate, monkeypatch):
+    closed = io.StringIO()
+    monkeypatch.setattr(closed, "write", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
+    monkeypatch.setattr(sys, "stdout", closed)
+    code, _ = upright_evaluate(run.path, *OPTIONS, "--json", "result.json")
+    assert code == 2
+    assert len(recorded()) == 1
+    assert Path("result.json").exists()
+
+
+def test_an_evaluation_with_a_state_has_one_record_however_often_it_is_continued(
+    run, upright_evaluate
+):
+    for options in (OPTIONS, OPTIONS, [*OPTIONS[:2], "--limit", "8"]):
+        state = f"{len(options)}.state"
+        assert upright_evaluate(run.path, *options, "--state", state) == (0, "")
+    assert [sorted(record.measured) for record in recorded()] == [
+        ["grid-3x3x3", "nat", "wo-2"],
+        ["grid-3x3x3", "nat"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Iterator
+from http.client import HTTPMessage
 from pathlib import Path
 
 import numpy as np
@@ -175,5 +176,30 @@ def test_a_piece_longer_than_the_file_is_thrown_away(server: FickleServer, targe
 def test_a_piece_from_the_wrong_place_is_not_appended(server: FickleServer, target: Path) -> None:
     leave_part(target, CONTENT[:400_000])
     server.moods = ["wrong-piece", "good"]
+    get(server, target)
+    assert_whole(target)
+
+
+def test_a_server_that_never_ends_is_stopped_and_nothing_is_kept(
+    server: FickleServer, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upright.data.download._MOST_BYTES", len(CONTENT) // 2)
+    with pytest.raises(ValueError, match="sends more than any file of a data set has"):
+        get(server, target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_length_that_is_no_number_is_passed_over(
+    server: FickleServer, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = HTTPMessage.get
+    monkeypatch.setattr(
+        HTTPMessage,
+        "get",
+        lambda self, name, *rest: (
+            "many" if name == "Content-Length" else headers(self, name, *rest)
+        ),
+    )
+    server.moods = ["no-length"]
     get(server, target)
     assert_whole(target)

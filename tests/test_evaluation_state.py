@@ -236,6 +236,16 @@ class TestState:
         with pytest.raises(ValueError, match=r"cut\.state is not the state of .*; remove it"):
             measure(Machine(), state=path)
 
+    @pytest.mark.parametrize("place", range(9, 800, 79))
+    def test_a_flipped_bit_anywhere_is_seen(self, tmp_path: Path, place: int) -> None:
+        path = tmp_path / "flipped.state"
+        measure(Machine(), state=path)
+        content = bytearray(path.read_bytes())
+        content[-place] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"flipped\.state (is not the state of|belongs to)"):
+            measure(Machine(), state=path)
+
     def test_nothing_but_the_state_is_left_behind(self, tmp_path: Path) -> None:
         measure(Machine(), MANY, state=tmp_path / "state")
         assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
+import os
 import resource
 import stat
 import subprocess
@@ -11,6 +13,7 @@ import sys
 from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -168,6 +171,25 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
     child.join(60)
     assert child.exitcode == 0
     assert path.read_text() == line()
+
+
+def test_a_disk_that_is_full_at_the_sync_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "file.jsonl"
+    path.write_text(line())
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "no space left")))
+    with pytest.raises(OSError, match="no space left"):
+        append(path, replace(RECORD, seed=4))
+    assert path.read_text() == line()
+
+
+def test_once_adds_nothing_where_the_same_question_is_answered(tmp_path):
+    path = tmp_path / "file.jsonl"
+    assert append(path, RECORD, once=True)
+    assert not append(path, replace(RECORD, train_seconds=7.0), once=True)
+    assert append(path, replace(RECORD, seed=4), once=True)
+    path.write_bytes(b"damage\n" + path.read_bytes())
+    assert not append(path, RECORD, once=True)
+    assert [record.seed for record in read(path).records] == [RECORD.seed, 4]
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,19 @@ class TestFullDisk:
         tiny_run(broken, resume=True)
         assert newest(broken) == newest(tmp_path / "unbroken")
         assert [line["step"] for line in lines(broken)] == [0, 6, 8, 10, 12]
+
+
+class TestDamagedLog:
+    @pytest.mark.parametrize(
+        "line", [b"\xff\n", b'{"step": Infinity}\n', b"[" * 100_000 + b"\n", b'{"step": 2}']
+    )
+    def test_lines_that_are_damaged_are_dropped_and_the_run_continues(
+        self, tmp_path: Path, plan: Plan, line: bytes
+    ) -> None:
+        plan[4] = sending(signal.SIGTERM)
+        tiny_run(tmp_path)
+        plan.clear()
+        with (tmp_path / "log.jsonl").open("ab") as log:
+            log.write(line)
+        assert tiny_run(tmp_path, resume=True).finished
+        assert [line["step"] for line in lines(tmp_path)] == [2, 4, 6, 8, 10, 12]

@@ -213,7 +213,8 @@ def _build(kind: type[_Kind], values: object) -> _Kind:
         raise ValueError(f"not a {kind.__name__}: {values!r}")
     known = set(get_type_hints(kind))
     if unknown := sorted(set(values) - known):
-        raise ValueError(f"a {kind.__name__} has no {', '.join(unknown)}")
+        names = ", ".join(ascii(name)[1:-1] for name in unknown)
+        raise ValueError(f"a {kind.__name__} has no {names}")
     if missing := sorted(known - set(values)):
         raise ValueError(f"a {kind.__name__} without {', '.join(missing)}")
     return kind(**values)

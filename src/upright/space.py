@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -30,7 +30,7 @@ class TransformSpace:
 
     def __post_init__(self) -> None:
         limits = (self.max_dx, self.max_dy, self.max_angle)
-        if not all(math.isfinite(limit) and limit >= 0 for limit in limits):
+        if not all(0 <= limit <= sys.float_info.max for limit in limits):
             raise ValueError(f"limits must be finite and not negative, but are {limits}")
         if self.unit not in ("px", "image"):
             raise ValueError(f"unit {self.unit!r} is neither 'px' nor 'image'")

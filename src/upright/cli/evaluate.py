@@ -132,8 +132,6 @@ class Evaluate:
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
-        title = f"{self.model} on {self.data}: {len(evaluation)} images"
-        Console().print(evaluation_table(evaluation, title=title, space=space))
         if self.json is not None:
             result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
@@ -144,7 +142,8 @@ class Evaluate:
                 run, evaluation, data_name=self.data, data=data, settings=settings, device=device
             )
         if self.record is not None and record is not None:
-            append(self.record, record)
+            # A state is one evaluation's, however often it was stopped: it has one record.
+            append(self.record, record, once=self.state is not None)
         if self.save is not None and shown is not None:
             subject = Subject(
                 name=self.model,
@@ -155,6 +154,9 @@ class Evaluate:
                 device=device,
             )
             keep(self.save, subject, shown)
+        # Last: where nobody listens any more, printing fails, and must not cost the result.
+        title = f"{self.model} on {self.data}: {len(evaluation)} images"
+        Console().print(evaluation_table(evaluation, title=title, space=space))
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""

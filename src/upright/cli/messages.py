@@ -21,8 +21,9 @@ __all__ = ["one_line", "one_line_warnings", "one_voice", "say"]
 
 
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    print(f"upright: {text}", file=sys.stderr)
+    """Write a line to stderr; what a file may have brought into it cannot steer the terminal."""
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    print(f"upright: {shown}", file=sys.stderr)
 
 
 def one_line(error: BaseException) -> str:

@@ -13,6 +13,9 @@ from upright.space import TransformSpace
 __all__ = ["folder_name", "parse_device", "parse_seeds", "parse_space", "writable"]
 
 
+_MOST_SEEDS = 10_000
+
+
 def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
     """Make a space from a limit in pixels (``3``) or of the size (``10%``), and one in degrees."""
     text = max_translation.strip()
@@ -49,9 +52,13 @@ def parse_seeds(text: str) -> list[int]:
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
+            if int(last or first) - int(first) >= _MOST_SEEDS:
+                raise ValueError
             seeds += range(int(first), int(last or first) + 1)
     except ValueError:
-        raise ValueError(f"seeds {text!r} are not understood; write 0-4 or 0,2,3") from None
+        raise ValueError(
+            f"seeds {text!r} are not understood, or more than {_MOST_SEEDS}; write 0-4 or 0,2,3"
+        ) from None
     if not seeds:
         raise ValueError(f"seeds {text!r} name no seed; write 0-4 or 0,2,3")
     return seeds

@@ -6,16 +6,20 @@ archive ever reaches the file system. An archive that tries to leave its folder 
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import zlib
 from collections.abc import Collection
 from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Self
 
 __all__ = ["is_archive", "unpack"]
 
 _SUFFIXES = (".tar.gz", ".tgz", ".tar")
+_MOST_BYTES = 1 << 30  # some five times the largest; a few bytes may unpack to any number
+_MOST_BYTES_OF_A_HEADER = 1 << 20
 
 
 def is_archive(path: Path) -> bool:
@@ -26,14 +30,26 @@ def is_archive(path: Path) -> bool:
 def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
     """Write the archive's files whose names are `wanted` into `folder`."""
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=_Member) as tar:
             for member in tar:
                 _refuse_escape(archive, member)
                 name = PurePosixPath(member.name).name
                 if name in wanted and member.isreg():
                     _write(tar, member, folder / name)
-    except (tarfile.TarError, EOFError, zlib.error, BadGzipFile) as error:
-        raise ValueError(f"{archive.name} is truncated or not a tar archive: {error}") from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, BadGzipFile) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{archive.name} is truncated or not a tar archive: {text}") from error
+
+
+class _Member(tarfile.TarInfo):
+    """A header of an archive; one that is itself large would be read into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if not (member.isreg() or member.isdir()) and member.size > _MOST_BYTES_OF_A_HEADER:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        return member
 
 
 def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
@@ -47,6 +63,8 @@ def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    if member.size > _MOST_BYTES:
+        raise ValueError(f"{member.name!r} is larger than any file of a data set: {member.size}")
     source = tar.extractfile(member)
     assert source is not None, "a regular member has content"
     with source, target.open("wb") as sink:

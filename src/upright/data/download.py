@@ -21,6 +21,7 @@ Progress = Callable[[str, int, int | None], None]
 """Told the file's name, the bytes that have arrived and, where known, the bytes in all."""
 
 _BLOCK_BYTES = 1 << 18
+_MOST_BYTES = 1 << 30  # some five times the largest; a server must not fill the disk
 _WORTH_ANOTHER_TRY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 
@@ -146,13 +147,16 @@ class _Receiver:
     def _store(self, response: HTTPResponse, start: int) -> bool:
         """Write what comes after `start` bytes; whether that is all there is."""
         length = response.headers.get("Content-Length")
-        total = None if length is None else start + int(length)
+        total = start + int(length) if length is not None and length.isdecimal() else None
         done = start
         with self.part.open("ab" if start else "wb") as sink:
             # read1 gives what has arrived, so a time-out loses nothing.
             while block := response.read1(_BLOCK_BYTES):
                 sink.write(block)
                 done += len(block)
+                if done > _MOST_BYTES:
+                    self.part.unlink()
+                    raise ValueError(f"{self.url} sends more than any file of a data set has")
                 self.progress(self.part.name.removesuffix(".part"), done, total)
         return total is None or done == total
 

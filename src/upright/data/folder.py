@@ -22,6 +22,8 @@ from upright.data.registry import Request, data_set
 
 __all__ = ["read_folder"]
 
+_MOST_PIXELS = 1 << 26
+"""Of one picture: few bytes may stand for any number, and all are decoded before a resize."""
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -121,6 +123,8 @@ def _size(image: Tensor) -> str:
 def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
     try:
         with Image.open(path) as file:
+            if file.width * file.height > _MOST_PIXELS:
+                raise ValueError(f"{path}: {file.width} x {file.height} px; shrink it first")
             picture = _rgb(path, ImageOps.exif_transpose(file))
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error

@@ -23,6 +23,7 @@ from upright.data.registry import Request, Split, data_set
 __all__ = ["read_npz"]
 
 _CHANNELS = (1, 3)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError)
 _MOST_CLASSES = 1_000_000  # a corrupt label must not ask for billions of class names
 
 
@@ -52,14 +53,17 @@ def _read_pair(path: Path, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             prefix = _prefix(path, split, file.files)
             return _array(path, file, f"{prefix}images"), _array(path, file, f"{prefix}labels")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise ValueError(f"{path}: damaged ({error}); copy or write it again") from error
 
 
 def _array(path: Path, file: Mapping[str, Any], name: str) -> NDArray[Any]:
     try:
         return np.asarray(file[name])
-    except ValueError as error:
+    except _DAMAGE:
+        raise
+    # A damaged header can make the parser raise nearly anything.
+    except Exception as error:
         raise ValueError(
             f"{path}: {name} is not an array of numbers ({error}); save it as uint8 or integers"
         ) from error
@@ -69,8 +73,9 @@ def _prefix(path: Path, split: Split, names: list[str]) -> str:
     for prefix in (f"{split}_", ""):
         if f"{prefix}images" in names and f"{prefix}labels" in names:
             return prefix
+    held = ", ".join(ascii(name)[1:-1] for name in names[:8])  # which are whatever the file says
     raise ValueError(
-        f"{path}: holds {', '.join(names) or 'no arrays'};"
+        f"{path}: holds {held or 'no arrays'};"
         f" give it {split}_images and {split}_labels, or images and labels"
     )
 

@@ -75,7 +75,8 @@ def _open(path: Path, *, width: int, height: int | None = None) -> NDArray[np.ui
 def _load_labels(path: Path) -> NDArray[np.int64]:
     try:
         labels = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    # A damaged header can make the parser raise nearly anything.
+    except Exception as error:
         raise ValueError(f"{path.name} is truncated or not a numpy file: {error}") from error
     return _whole_numbers(path, labels)
 
@@ -83,7 +84,7 @@ def _load_labels(path: Path) -> NDArray[np.int64]:
 def _parse_labels(path: Path) -> NDArray[np.int64]:
     try:
         labels = np.asarray(json.loads(path.read_bytes()))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is truncated or not a JSON list: {error}") from error
     return _whole_numbers(path, labels)
 

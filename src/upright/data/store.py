@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
 from upright.data.raw import RawSplit, find_fault
 from upright.data.registry import Split
-from upright.files import write_whole
+from upright.files import sync_folder, write_whole
 
 __all__ = [
     "Checked",
@@ -119,7 +119,7 @@ def save(
             _write_array(draft / f"{split}_labels.npy", raw.labels)
         facts = {"name": known.name, "origin": origin, "sha256": dict(known.digests)}
         write_whole(draft / _FACTS, json.dumps(facts, indent=1).encode())
-        _sync_folder(draft)
+        sync_folder(draft)
         _swap(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -167,7 +167,7 @@ def _describe(known: KnownSet, root: Path) -> Stored:
 def _origin(folder: Path) -> str:
     try:
         return str(json.loads((folder / _FACTS).read_bytes())["origin"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "unknown"
 
 
@@ -181,7 +181,8 @@ def _fault_on_disk(known: KnownSet, split: Split, root: Path | None) -> str | No
 def _map(known: KnownSet, path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    # A damaged header can make the parser raise nearly anything.
+    except Exception as error:
         raise ValueError(
             f"{path} is damaged ({error}): run `upright data fetch {known.name}`"
         ) from error
@@ -195,16 +196,6 @@ def _write_array(path: Path, array: NDArray[Any]) -> None:
         os.fsync(sink.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":
-        return  # folders cannot be opened there
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _swap(draft: Path, folder: Path) -> None:
     """A folder cannot be renamed onto a full one, so the old one is first moved out of the way."""
     old = _beside(folder)
@@ -215,5 +206,5 @@ def _swap(draft: Path, folder: Path) -> None:
     except OSError:
         if not folder.is_dir():  # else another process has stored the same arrays meanwhile
             raise
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

@@ -244,9 +244,8 @@ def _attack_result(kept: State, name: str) -> AttackResult:
 
 
 def _alike(kept: Tensor, logits: Tensor) -> bool:
-    return kept.shape == logits.shape and torch.allclose(
-        kept, logits.float().cpu(), rtol=0.02, atol=0.02
-    )
+    same_form = kept.shape == logits.shape and kept.dtype == torch.float32
+    return same_form and torch.allclose(kept, logits.float().cpu(), rtol=0.02, atol=0.02)
 
 
 def _batch_size(pixels: int, images: Tensor) -> int:

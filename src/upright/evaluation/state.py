@@ -60,13 +60,18 @@ class State:
         return self.constants.setdefault(name, array.detach().cpu())
 
     def joined(self, name: str) -> Tensor:
-        return torch.cat([piece.arrays[name] for _, piece in sorted(self.pieces.items())])
+        try:
+            return torch.cat([piece.arrays[name] for _, piece in sorted(self.pieces.items())])
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(f"the state has no whole {name}; remove it") from error
 
     def optional(self, name: str) -> Tensor | None:
         known = any(name in piece.arrays for piece in self.pieces.values())
         return self.joined(name) if known else None
 
     def total(self, name: str) -> float:
+        if not all(name in piece.totals for piece in self.pieces.values()):
+            raise ValueError(f"the state has no whole {name}; remove it")
         return sum(piece.totals[name] for _, piece in sorted(self.pieces.items()))
 
     def merge(self, other: State) -> None:
@@ -97,6 +102,15 @@ def digest_of(model: object) -> str | None:
     return digest.hexdigest()
 
 
+def _digest(metadata: dict[str, str], arrays: dict[str, Tensor]) -> str:
+    """Give a digest of all that a state holds."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+        digest.update(array.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def save_state(path: Path, state: State) -> None:
     """Write a state whole or not at all."""
     pieces = sorted(state.pieces.items())
@@ -106,7 +120,24 @@ def save_state(path: Path, state: State) -> None:
     }
     names = pieces[0][1].arrays if pieces else {}
     arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in names}
-    write_whole(path, save(arrays | state.constants, metadata))
+    arrays |= state.constants
+    write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
+
+
+def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
+    """Refuse what no evaluation has written, although its digest fits."""
+    if not isinstance(asked, dict) or not isinstance(about, list):
+        raise ValueError("it has no question or no pieces")
+    for piece in about:
+        at, images, check, totals = piece
+        numbers = (at, images, check, *totals.values())
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise ValueError("its pieces are not those of an evaluation")
+    done = sum(images for _, images, _, _ in about)
+    for name, array in arrays.items():
+        wrong = array.ndim == 0 or (name.startswith(_PIECES) and len(array) != done)
+        if wrong or (name.endswith("fooled") and array.dtype != torch.bool):
+            raise ValueError(f"{name} are not those of {done} images")
 
 
 def load_state(path: Path, question: dict[str, object]) -> State:
@@ -117,10 +148,22 @@ def load_state(path: Path, question: dict[str, object]) -> State:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        asked = json.loads(metadata["question"])
-        state = State(question, _pieces(json.loads(metadata["pieces"]), arrays))
+        if metadata.pop("sha256") != _digest(metadata, arrays):
+            raise ValueError("its digest does not fit")
+        asked, about = json.loads(metadata["question"]), json.loads(metadata["pieces"])
+        _check(asked, about, arrays)
+        state = State(question, _pieces(about, arrays))
         state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
-    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, OSError) as error:
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        OSError,
+        RecursionError,
+    ) as error:
         raise ValueError(
             f"{path} is not the state of an evaluation ({error}); remove it"
         ) from error

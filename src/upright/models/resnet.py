@@ -100,6 +100,8 @@ def resnet(
     depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3
 ) -> ResNet:
     """Build the ResNet of some depth, 6n+2, and width factor."""
-    if int(depth) < 8 or (int(depth) - 2) % 6:
-        raise ValueError(f"a resnet has 6n+2 layers (8, 14, 20, 26, 32, ...), not {depth}")
+    if not 8 <= int(depth) <= 1202 or (int(depth) - 2) % 6:
+        raise ValueError(f"a resnet has 6n+2 layers (8, 14, 20, ..., 1202), not {depth}")
+    if not 1 / 16 <= float(width or 1) <= 64:
+        raise ValueError(f"a resnet can be 1/16 to 64 times as wide as the paper's, not {width}")
     return ResNet(depth=int(depth), width=float(width or 1), classes=classes, channels=channels)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from upright.files import write_whole
+from upright.files import remove_left_over, write_whole
 from upright.models import build_network
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights
@@ -30,6 +31,9 @@ from upright.train.weights import load_weights
 __all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
 
 _KEPT = 2
+_MOST_CHANNELS = 1024
+_DAMAGE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What JSON that is not what was written can make its reader raise."""
 
 
 class DamagedCheckpoint(UserWarning):
@@ -84,6 +88,8 @@ class RunDirectory:
                     f"{path} was begun with other images or labels than {recipe.data} has now; "
                     "bring the old data back, or choose another folder"
                 )
+            run._remove_all_but_the_newest()
+            remove_left_over(path)
             return run
         run = RunDirectory(path, recipe, classes, channels, data_digest)
         if run._steps():
@@ -107,18 +113,16 @@ class RunDirectory:
         try:
             content = json.loads(file.read_text())
             recipe = Recipe.from_json(content["recipe"])
-            return RunDirectory(
-                path,
-                recipe,
-                tuple(content["classes"]),
-                int(content["channels"]),
-                str(content["data_digest"]),
-            )
+            classes, channels = tuple(content["classes"]), int(content["channels"])
+            if not 1 <= channels <= _MOST_CHANNELS:
+                raise ValueError(f"{channels} channels")
+            return RunDirectory(path, recipe, classes, channels, str(content["data_digest"]))
         except OSError as error:
             raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (*_DAMAGE, AttributeError) as error:
+            reason = str(error).partition(" The grammar is\n")[0]
             raise ValueError(
-                f"{file} is damaged ({error}); begin the run in another folder"
+                f"{file} is damaged ({reason}); begin the run in another folder"
             ) from error
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -130,7 +134,7 @@ class RunDirectory:
             about = {
                 "step": checkpoint.step,
                 "seconds": checkpoint.seconds,
-                "sha256": hashlib.sha256(content).hexdigest(),
+                "sha256": _digest(content, checkpoint.step, checkpoint.seconds),
             }
             write_whole(self._folder / f"{name}.json", json.dumps(about).encode())
         except OSError as error:
@@ -139,9 +143,12 @@ class RunDirectory:
                 f"cannot write the checkpoint of step {checkpoint.step} to {self._folder} "
                 f"({error.strerror}); of earlier checkpoints {kept}; make room and use --resume"
             ) from error
+        self._remove_all_but_the_newest()
+
+    def _remove_all_but_the_newest(self) -> None:
         newest = {f"{step:08d}" for step in self._steps()[-_KEPT:]}
         # A digest goes before its weights: a checkpoint without weights would count as damaged.
-        for file in sorted(self._folder.iterdir()):
+        for file in sorted(self._folder.glob("*")):
             if file.name.partition(".")[0] not in newest:
                 file.unlink(missing_ok=True)
 
@@ -150,7 +157,7 @@ class RunDirectory:
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            except (OSError, SafetensorError, *_DAMAGE) as error:
                 message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
                 warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
         if self._steps():
@@ -162,14 +169,23 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def _steps(self) -> list[int]:
-        return sorted(int(file.stem) for file in self._folder.glob("[0-9]*.json"))
+        names = (file.stem for file in self._folder.glob("*.json"))
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]{8,12}", name))
 
     def _read(self, step: int) -> Checkpoint:
         about: dict[str, Any] = json.loads((self._folder / f"{step:08d}.json").read_text())
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
-        if hashlib.sha256(content).hexdigest() != about["sha256"]:
+        seconds = float(about["seconds"])
+        if _digest(content, step, seconds) != about["sha256"]:
             raise ValueError("its digest does not fit")
-        return Checkpoint(step, load_tensors(content), float(about["seconds"]))
+        if step > self.recipe.steps:
+            raise ValueError("it is of a step that this run does not have")
+        return Checkpoint(step, load_tensors(content), seconds)
+
+
+def _digest(content: bytes, step: int, seconds: float) -> str:
+    """Give a digest of the weights and of what is noted about them."""
+    return hashlib.sha256(content + f"{step} {seconds}".encode()).hexdigest()
 
 
 def load_network(path: Path) -> nn.Module:
@@ -178,6 +194,9 @@ def load_network(path: Path) -> nn.Module:
     checkpoint = run.load()
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
+    # Or a few bytes in run.json could ask for a network that fills all memory.
+    if all(len(run.classes) not in tensor.shape for tensor in checkpoint.tensors.values()):
+        raise ValueError(f"{path}: no weights are for its {len(run.classes)} classes")
     model = build_network(run.recipe.model, classes=len(run.classes), channels=run.channels)
     load_weights(model, checkpoint.tensors)
     return model.eval()

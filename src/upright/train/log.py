@@ -83,15 +83,19 @@ def _append(path: Path, line: str) -> None:
 def _drop_lines_after(path: Path, step: int) -> None:
     """Remove what an interrupted run wrote after its last checkpoint."""
     if path.exists():
-        lines = path.read_text().splitlines(keepends=True)
-        write_whole(path, "".join(line for line in lines if _step_of(line) <= step).encode())
+        content = path.read_bytes()
+        kept = b"".join(
+            line for line in content.splitlines(keepends=True) if _step_of(line) <= step
+        )
+        if kept != content:  # else a full disk would stop a run that has nothing to drop
+            write_whole(path, kept)
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> float:
     """The step of a line, or infinity for a line that was torn when the run was killed."""
     try:
-        return int(json.loads(line)["step"]) if line.endswith("\n") else math.inf
-    except (ValueError, KeyError, TypeError):
+        return int(json.loads(line)["step"]) if line.endswith(b"\n") else math.inf
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return math.inf
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from upright.data import LabelledImages, load_data
+from upright.files import alone_in
 from upright.ranks import ALONE, Ranks
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
@@ -124,7 +125,7 @@ def train_together(
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
     # Its own device only: a process has no business on the GPUs of other ranks.
     forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
-    with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as logs:
+    with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as held:
         fast = _possible_speed(speed or Speed(), place, ranks)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
@@ -133,6 +134,7 @@ def train_together(
         ]
         runs = []
         for path, learner in zip(recipes, learners, strict=True):
+            ranks.lead(partial(_hold, held, path))
             create = partial(
                 RunDirectory.create,
                 path,
@@ -145,7 +147,7 @@ def train_together(
             runs.append(_Run(ranks.lead(create), learner, checkpoint_every, log_every))
         for run in runs:
             bar = progress and run is runs[-1]
-            ranks.lead(partial(run.open_log, logs, bar=bar, tensorboard=tensorboard))
+            ranks.lead(partial(run.open_log, held, bar=bar, tensorboard=tensorboard))
         _take_turns(runs, stop)
         for run in runs:
             run.settle()
@@ -250,6 +252,11 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
         for run in going:
             run.seconds += (now - began) / len(going)
         began = now
+
+
+def _hold(held: contextlib.ExitStack, path: Path) -> None:
+    """Keep other jobs out of a folder for as long as ``held`` lasts."""
+    held.enter_context(alone_in(path))
 
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -95,9 +95,8 @@ class Recipe:
         """Read a recipe; a field that is not known, or of the wrong kind, is named."""
         known = {field.name for field in dataclasses.fields(Recipe)}
         if unknown := sorted(set(values) - known):
-            raise ValueError(
-                f"a recipe has no {', '.join(unknown)}; it has {', '.join(sorted(known))}"
-            )
+            names = ", ".join(ascii(name)[1:-1] for name in unknown)
+            raise ValueError(f"a recipe has no {names}; it has {', '.join(sorted(known))}")
         values = dict(values)
         try:
             if isinstance(values.get("space"), dict):
@@ -167,10 +166,16 @@ _LEAST = {
 }
 
 
+_MOST = sys.float_info.max
+_MOST_DROPS = 100
+
+
 def _check_values(recipe: Recipe) -> None:
     for name, least in _LEAST.items():
         value = getattr(recipe, name)
-        if value is not None and not least <= value < math.inf:
+        if value is not None and not least <= value <= _MOST:
             raise ValueError(f"{name} must be at least {least} and finite, but is {value}")
-    if not all(0 < drop <= 1 for drop in recipe.drops):
-        raise ValueError(f"drops must be fractions of the steps, but are {recipe.drops}")
+    if len(recipe.drops) > _MOST_DROPS or not all(0 < drop <= 1 for drop in recipe.drops):
+        raise ValueError(
+            f"drops must be at most {_MOST_DROPS} fractions of the steps, but are {recipe.drops}"
+        )

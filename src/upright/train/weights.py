@@ -23,7 +23,10 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     own = model_tensors(model)
     given = {name for name in tensors if name.startswith(_PREFIX)}
     if differing := sorted(own.keys() ^ given):
-        raise ValueError(f"the weights are those of another network: {', '.join(differing[:4])}")
+        few = ", ".join(map(repr, differing[:4]))
+        raise ValueError(f"the weights are those of another network: {few}")
+    if other := [name for name, tensor in own.items() if tensor.shape != tensors[name].shape]:
+        raise ValueError(f"the weights are of other sizes: {', '.join(other[:4])}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])

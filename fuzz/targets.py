@@ -1,0 +1,21 @@
+"""Everything that reads input, by name."""
+
+from __future__ import annotations
+
+import datafiles
+import modelfiles
+import results
+import texts
+from guard import Target
+
+__all__ = ["TARGETS"]
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        *texts.TARGETS,
+        *results.TARGETS,
+        *datafiles.TARGETS,
+        *modelfiles.TARGETS,
+    )
+}
