@@ -10,7 +10,7 @@ CLASSES = 1000
 
 # Measured, docs/performance.md: a large matrix product in bfloat16, and grid-775 on ResNet-32.
 MATRIX_FLOPS = 790e12
-RESNET_UTILISATION = 752_000 * 138e6 / MATRIX_FLOPS
+RESNET_UTILISATION = 892_000 * 138e6 / MATRIX_FLOPS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,15 @@ import pytest
 
 __all__ = ["KINDS", "NETWORKS", "each_kind", "every_network"]
 
-KINDS = ["resnet8x0.25", "convnet", "gresnet8x0.2", "gresnet8x0.2-pool-invariant"]
+KINDS = [
+    "resnet8x0.25",
+    "convnet",
+    "gresnet8x0.2",
+    "gresnet8x0.2-pool-invariant",
+    "stn10x0.25",
+    "etn10x0.25",
+    "stn-affine10x0.25",
+]
 """A small one of each kind, for tests that compile or train it."""
 
 NETWORKS = [*KINDS, "resnet8", "resnet14x0.5", "resnet8x1.5", "gresnet14x0.3-pool"]
