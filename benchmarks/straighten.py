@@ -144,14 +144,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         for way in options.ways:
             began = time.perf_counter()
             after = measure(trained(name, way, options.steps, options.images), twins)
-            table.add_row(
-                name,
-                way,
-                f"{before:.1f}°",
-                f"{after.remaining_degrees:.1f}°",
-                f"{100 * after.accuracy:.1f}",
-                f"{time.perf_counter() - began:.0f}",
-            )
+            angles = (f"{before:.1f}°", f"{after.remaining_degrees:.1f}°")
+            seconds = f"{time.perf_counter() - began:.0f}"
+            row = (name, way, *angles, f"{100 * after.accuracy:.1f}", seconds)
+            print(*row, flush=True)
+            table.add_row(*row)
     Console().print(table)
 
 
