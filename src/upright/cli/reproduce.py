@@ -79,7 +79,7 @@ class Reproduce:
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
     together: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
     """How many runs train side by side; without, one on a CPU, up to four on a GPU where there is
-    room. They take turns and share their time: to measure how long a method trains, give 1."""
+    room. They share their time: to measure how long a method trains alone, give 1."""
     checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
 
     def __call__(self) -> None:
