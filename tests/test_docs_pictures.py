@@ -11,6 +11,7 @@ import torch
 
 from markdown_code import PAGES, ROOT
 from upright.attacks import base
+from upright.models import registry
 from upright.objective import notation
 from upright.train import Recipe, train
 
@@ -20,6 +21,7 @@ IMAGES = ROOT / "docs" / "images"
 def test_pictures_can_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for number, objective in ((0, "std"), (3, "std*")):
         recipe = Recipe(
@@ -30,7 +32,7 @@ def test_pictures_can_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
         draw = runpy.run_path(str(ROOT / "docs" / "pictures.py"))["main"]
         draw(tmp_path, tmp_path, images=2)
     drawn = {file.name for file in tmp_path.iterdir() if file.is_file()}
-    made_otherwise = {"demo.png", "favicon.svg", "glyphs.png", "loss.svg"}
+    made_otherwise = {"demo.png", "favicon.svg", "glyphs.png", "loss.svg", "report.png"}
     assert drawn == {file.name for file in IMAGES.iterdir()} - made_otherwise
 
 

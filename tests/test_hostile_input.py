@@ -218,9 +218,9 @@ def brightness(images: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("array", "change"),
     [
-        ("labels", None),
-        ("labels", lambda array: array[:1]),
-        ("natural_fooled", lambda array: array.float()),
+        ("images/labels", None),
+        ("images/labels", lambda array: array[:1]),
+        ("images/natural_fooled", lambda array: array.float()),
         ("first_logits", lambda array: array.bool()),
         ("first_logits", lambda array: array[0, 0]),
     ],

@@ -1,0 +1,77 @@
+"""The kernels of ``upright.models.fused`` in Triton's interpreter, against the network itself.
+
+Run as a program, since the interpreter has to be chosen before Triton is imported. Prints the
+largest relative differences as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+import torch
+from torch import Tensor
+
+from upright.models.fused import FusedResNet, FusedTraining
+from upright.models.resnet import ResNet
+
+
+def network() -> ResNet:
+    """A network whose norms are far from their start."""
+    torch.manual_seed(0)
+    model = ResNet(depth=8, width=1, classes=10, channels=3)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.weight.data.uniform_(0.5, 1.5)
+            module.bias.data.normal_(0, 0.3)
+            module.running_mean.normal_(0, 0.3)
+            module.running_var.uniform_(0.5, 1.5)
+    return model.to(memory_format=torch.channels_last)
+
+
+def relative(found: Tensor, exact: Tensor) -> float:
+    return float((found - exact).norm() / exact.norm())
+
+
+def evaluation(images: Tensor, ways: Tensor) -> dict[str, float]:
+    """Logits, and the gradient of images."""
+    model = network().eval()
+    images = images.clone().requires_grad_()
+    found = []
+    for run in (model, FusedResNet(model, torch.float32)):
+        logits = run(images)
+        found.append((logits.detach(), torch.autograd.grad((logits * ways).sum(), images)[0]))
+    with torch.no_grad():
+        searched = FusedResNet(model, torch.float32)(images)
+    (exact, slope), (logits, gradient) = found
+    return {
+        "logits": relative(logits, exact),
+        "logits without gradient": relative(searched, exact),
+        "gradient of images": relative(gradient, slope),
+    }
+
+
+def training(images: Tensor, ways: Tensor) -> dict[str, float]:
+    """Logits, gradients of parameters, and running statistics."""
+    plain, fused = network().train(), network().train()
+    exact = plain(images)
+    logits = FusedTraining(fused, torch.float32)(images)
+    (exact * ways).sum().backward()
+    (logits * ways).sum().backward()
+    gradients = zip(fused.parameters(), plain.parameters(), strict=True)
+    buffers = zip(fused.buffers(), plain.buffers(), strict=True)
+    return {
+        "logits": relative(logits.detach(), exact.detach()),
+        "gradients": max(relative(mine.grad, other.grad) for mine, other in gradients),  # type: ignore[arg-type]
+        "statistics": max(relative(mine, other) for mine, other in buffers),
+    }
+
+
+if __name__ == "__main__":
+    torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
+    height, width = map(int, sys.argv[1:])
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(3, 3, height, width, generator=generator)
+    ways = torch.randn(3, 10, generator=generator)
+    print(json.dumps({"evaluation": evaluation(images, ways), "training": training(images, ways)}))
