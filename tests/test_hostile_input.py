@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from safetensors.torch import load, save
 
 from tiny_runs import colours, save_as_npz
@@ -133,6 +133,22 @@ def test_labels_that_nest_without_end_are_named(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"labels\.json is truncated or not a JSON list"):
         read_strips([tmp_path / "labels.json"])
+
+
+def test_a_picture_with_a_piece_of_4_gigabytes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise MemoryError
+
+    (tmp_path / "class").mkdir()
+    Image.new("RGB", (1024, 2)).save(tmp_path / "class" / "x.png")
+    (tmp_path / "labels.json").write_text("[1, 2]")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", no_room)
+    with pytest.raises(ValueError, match=r"x\.png is truncated or not the right picture"):
+        read_strips([tmp_path / "labels.json", tmp_path / "class" / "x.png"])
+    with pytest.raises(ValueError, match=r"x\.png: cannot be read as an image"):
+        read_folder(tmp_path)
 
 
 def test_a_picture_of_more_pixels_than_memory_should_hold_is_named(tmp_path: Path) -> None:
