@@ -120,6 +120,15 @@ def test_an_array_that_lies_about_its_shape_is_named(
         read_mosaics([tmp_path / "labels.npy"])
 
 
+def test_an_npz_with_a_name_that_is_no_text_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("é.npy", b"")
+    content = (tmp_path / "x.npz").read_bytes().replace("é".encode(), b"\xfb\xfb")
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.npz: damaged"):
+        read_npz(tmp_path / "x.npz")
+
+
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path, capsys) -> None:
     with zipfile.ZipFile(tmp_path / "x\x1b[2J.npz", "w") as file:
         file.writestr("\n\x1b[2J.npy", b"")

@@ -7,6 +7,7 @@ are integers, N, counted from 0.
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,7 +24,10 @@ from upright.data.registry import Request, Split, data_set
 __all__ = ["read_npz"]
 
 _CHANNELS = (1, 3)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, UnicodeError),
+    *(EOFError, OSError, RuntimeError),
+)
 _MOST_CLASSES = 1_000_000  # a corrupt label must not ask for billions of class names
 
 
