@@ -54,7 +54,8 @@ def _read_pair(path: Path, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: numpy leaves a file open that it cannot read.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             prefix = _prefix(path, split, file.files)
             return _array(path, file, f"{prefix}images"), _array(path, file, f"{prefix}labels")
     except _DAMAGE as error:
