@@ -111,6 +111,7 @@ class Soak:
 
     def _until_done(self, task: Task, command: Sequence[str], files: Sequence[str]) -> None:
         """Try until a command succeeds; as a person would, who does what the messages say."""
+        ended: Ended | None = None
         for attempt in range(60):
             fault = self.random.choices(FAULTS, CHANCES)[0] if attempt < 12 else "none"
             self.disk.leave(NEARLY_FULL)
@@ -124,7 +125,7 @@ class Soak:
                     return
                 if "finish it with --resume" in ended.said:
                     self._until_done(task, task.train, ("log",))
-        self._lose("command that never succeeds", task.run.name)
+        self._lose("command that never succeeds", f"{task.run.name}: {ended}")
 
     def _disturbed(self, command: Sequence[str], fault: str) -> Ended | None:
         if fault != "none":

@@ -228,7 +228,14 @@ def _png_of(width: int, height: int) -> bytes:
 def _strip_seeds() -> list[bytes]:
     stream = io.BytesIO()
     Image.new("RGB", (1024, 2)).save(stream, "PNG")
-    return [stream.getvalue(), _png_of(1024, 2), _png_of(1024, 2**31 - 1), _png_of(1024, 80_000)]
+    lying = stream.getvalue().replace(b"\0\0\0\x12IDAT", b"\xfd\0\0\x12IDAT")
+    return [
+        stream.getvalue(),
+        lying,
+        _png_of(1024, 2),
+        _png_of(1024, 2**31 - 1),
+        _png_of(1024, 80_000),
+    ]
 
 
 def _mosaic_seeds() -> list[bytes]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ EXAMPLES = 12
 @pytest.fixture(params=TARGETS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     found = TARGETS[request.param]
+    found = replace(found, seeds=cache(found.seeds))  # some take longer to make than to read
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hostile input may well be suspicious
         warm_up(found, tmp_path / "warm")

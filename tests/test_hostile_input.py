@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from safetensors.torch import load, save
 
 from tiny_runs import colours, save_as_npz
@@ -120,6 +120,15 @@ def test_an_array_that_lies_about_its_shape_is_named(
         read_mosaics([tmp_path / "labels.npy"])
 
 
+def test_an_npz_with_a_name_that_is_no_text_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as file:
+        file.writestr("é.npy", b"")
+    content = (tmp_path / "x.npz").read_bytes().replace("é".encode(), b"\xfb\xfb")
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.npz: damaged"):
+        read_npz(tmp_path / "x.npz")
+
+
 def test_names_from_a_file_cannot_steer_the_terminal(tmp_path: Path, capsys) -> None:
     with zipfile.ZipFile(tmp_path / "x\x1b[2J.npz", "w") as file:
         file.writestr("\n\x1b[2J.npy", b"")
@@ -133,6 +142,22 @@ def test_labels_that_nest_without_end_are_named(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"labels\.json is truncated or not a JSON list"):
         read_strips([tmp_path / "labels.json"])
+
+
+def test_a_picture_with_a_piece_of_4_gigabytes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise MemoryError
+
+    (tmp_path / "class").mkdir()
+    Image.new("RGB", (1024, 2)).save(tmp_path / "class" / "x.png")
+    (tmp_path / "labels.json").write_text("[1, 2]")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", no_room)
+    with pytest.raises(ValueError, match=r"x\.png is truncated or not the right picture"):
+        read_strips([tmp_path / "labels.json", tmp_path / "class" / "x.png"])
+    with pytest.raises(ValueError, match=r"x\.png: cannot be read as an image"):
+        read_folder(tmp_path)
 
 
 def test_a_picture_of_more_pixels_than_memory_should_hold_is_named(tmp_path: Path) -> None:

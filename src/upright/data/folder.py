@@ -7,10 +7,11 @@ are spread over the classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -121,13 +122,9 @@ def _size(image: Tensor) -> str:
 
 
 def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
-    try:
-        with Image.open(path) as file:
-            if file.width * file.height > _MOST_PIXELS:
-                raise ValueError(f"{path}: {file.width} x {file.height} px; shrink it first")
-            picture = _rgb(path, ImageOps.exif_transpose(file))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+    with _decoded(path, Image.open, path) as file:
+        _check(path, file)
+        picture = _decoded(path, _rgb, file)
     if resize is not None:
         picture = _resized(picture, resize)
     if crop is not None:
@@ -135,10 +132,24 @@ def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
 
-def _rgb(path: Path, picture: Image.Image) -> Image.Image:
+def _decoded(path: Path, decode: Callable[[Any], Image.Image], source: object) -> Image.Image:
+    try:
+        return decode(source)
+    # A damaged file can make a decoder raise nearly anything.
+    except Exception as error:
+        raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+
+
+def _check(path: Path, picture: Image.Image) -> None:
+    if picture.width * picture.height > _MOST_PIXELS:
+        raise ValueError(f"{path}: {picture.width} x {picture.height} px; shrink it first")
     if picture.mode.startswith(("I", "F")):
         # Pillow would clip their values at 255, which whitens the picture.
         raise ValueError(f"{path}: more than 8 bits a channel; save it with 8")
+
+
+def _rgb(file: Image.Image) -> Image.Image:
+    picture = ImageOps.exif_transpose(file)
     if "transparency" in picture.info:
         picture = picture.convert("RGBA")
     return picture.convert("RGB")

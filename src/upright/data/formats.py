@@ -12,15 +12,16 @@ ValueError; whether the pixels are the right ones is for the digests to say.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upright.data.known import IMAGE_SHAPE, Kind
+from upright.data.mat import read_mat
 from upright.data.pictures import read_mosaics, read_strips
 from upright.data.raw import RawSplit
 from upright.data.unpickle import read_pickle
@@ -81,7 +82,10 @@ def _read_records(path: Path, *, label_bytes: int) -> RawSplit:
 
 
 def _read_mat(path: Path) -> RawSplit:
-    arrays = _load_mat(path)
+    try:
+        arrays = read_mat(path)
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"{path.name} is truncated or not a MATLAB file: {error}") from error
     images, labels = arrays.get("X"), arrays.get("y")
     if images is None or labels is None or images.dtype != np.uint8 or images.ndim != 4:
         raise ValueError(f"{path.name} is not SVHN: no `X` of uint8, 32 x 32 x 3 x N, with `y`")
@@ -91,16 +95,6 @@ def _read_mat(path: Path) -> RawSplit:
     return RawSplit(
         np.ascontiguousarray(images.transpose(3, 2, 0, 1)), np.where(digits == 10, 0, digits)
     )
-
-
-def _load_mat(path: Path) -> Mapping[str, NDArray[Any]]:
-    from scipy.io import loadmat  # here, because it is slow to import and seldom needed
-
-    try:
-        return loadmat(path, variable_names=("X", "y"))
-    # A damaged file can make the parser raise nearly anything.
-    except Exception as error:
-        raise ValueError(f"{path.name} is truncated or not a MATLAB file: {error}") from error
 
 
 _READERS: Mapping[Kind, Callable[[Sequence[Path]], RawSplit]] = {

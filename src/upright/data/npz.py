@@ -7,6 +7,7 @@ are integers, N, counted from 0.
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,7 +24,10 @@ from upright.data.registry import Request, Split, data_set
 __all__ = ["read_npz"]
 
 _CHANNELS = (1, 3)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, UnicodeError),
+    *(EOFError, OSError, RuntimeError),
+)
 _MOST_CLASSES = 1_000_000  # a corrupt label must not ask for billions of class names
 
 
@@ -50,7 +54,8 @@ def _read_pair(path: Path, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: numpy leaves a file open that it cannot read.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             prefix = _prefix(path, split, file.files)
             return _array(path, file, f"{prefix}images"), _array(path, file, f"{prefix}labels")
     except _DAMAGE as error:

@@ -29,7 +29,9 @@ class OnnxModel:
         gpu = ["CUDAExecutionProvider"] if device.type == "cuda" else []
         providers = [name for name in (*gpu, "CPUExecutionProvider") if name in there]
         try:
-            self._session = runtime.InferenceSession(path, options, providers=providers)
+            self._session = runtime.InferenceSession(
+                path, options, providers=providers, enable_fallback=len(gpu)
+            )
         # The runtime's errors have no base class of their own.
         except Exception as error:
             text = " ".join(str(error).split())
