@@ -1,31 +1,107 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and locks that die with their process."""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import sys
 import tempfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["write_whole"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["alone_in", "lock", "remove_left_over", "write_whole"]
+
+_SUFFIX = ".part"
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file by new content, so that a reader finds the old or the new, never a part.
 
-    An error names the file.
+    What a killed process left half written of this file is removed. An error names the file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    temporary = Path(name)
+    remove_left_over(path.parent, path.name)
+    handle, temporary = _open_temporary(path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
+            temporary.chmod(0o644)
+            temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename = str(path)
         raise
+
+
+def _open_temporary(path: Path) -> tuple[int, Path]:
+    """Make a file that is locked while its writer lives."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_SUFFIX)
+        # Another process may have taken it for left over before it was locked.
+        if not lock(handle) or os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)
+
+
+def remove_left_over(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left half written: of one file, or of all in a folder."""
+    of = "*" if name is None else glob.escape(name)
+    for left in folder.glob(f".{of}-????????{_SUFFIX}"):
+        with contextlib.suppress(OSError):  # another process writes or has removed it
+            handle = os.open(left, os.O_RDWR)
+            try:
+                if lock(handle, wait=False):
+                    left.unlink()
+            finally:
+                os.close(handle)
+
+
+def lock(handle: int, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock an open file until it is closed; False where the platform or the disk has no locks.
+
+    Without ``wait``, a lock that another has is a ``BlockingIOError``.
+    """
+    if sys.platform == "win32":
+        return False
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(handle, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep every other process that asks for it out of a folder, made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock_or_say_why_not(handle, folder)
+        yield
+    finally:
+        os.close(handle)  # which unlocks it, too
+
+
+def _lock_or_say_why_not(handle: int, folder: Path) -> None:
+    try:
+        locked = lock(handle, wait=False)
+    except BlockingIOError as error:
+        raise ValueError(
+            f"another process is at work in {folder}; wait until it ends, or choose another folder"
+        ) from error
+    if not locked:
+        message = (
+            f"{folder} cannot be locked: see to it that only one process at a time writes there"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
