@@ -37,6 +37,10 @@ class Failure:
 class Engine(Protocol):
     """Makes runs."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where they are made."""
+
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         """Perform all tasks; hand each record over, in this process, as soon as it is there.
 
