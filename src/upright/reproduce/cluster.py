@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
 
 import upright
 from upright.records import Record
@@ -92,17 +91,15 @@ def ray_engine(
         options: the other fields of ``RayEngine``.
     """
     ray = _ray()
+    _check_that_it_answers(address)
     with _signals_kept(), contextlib.redirect_stdout(sys.stderr):  # Ray tells of dead nodes there
-        try:
-            ray.init(
-                address=address,
-                runtime_env=_environment(),
-                include_dashboard=None if address or os.environ.get("RAY_ADDRESS") else False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-        except ConnectionError as error:
-            raise ValueError(f"no Ray cluster answers at {address}: {error}") from error
+        ray.init(
+            address=address,
+            runtime_env=_environment(),
+            include_dashboard=None if address or os.environ.get("RAY_ADDRESS") else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
         try:
             found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
             yield RayEngine(runs=runs, device=torch.device(device or found), **options)
@@ -118,6 +115,16 @@ def _ray() -> Any:
     except ImportError as error:
         raise ValueError("Ray is missing: pip install 'upright[ray]'") from error
     return ray
+
+
+def _check_that_it_answers(address: str | None) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except (OSError, OverflowError) as error:
+            raise ValueError(f"no Ray cluster answers at {address}: {error}") from error
 
 
 def _environment() -> dict[str, Any]:
@@ -245,7 +252,7 @@ class _Sweep:
             count = len(self._pending)
             self._ray.wait(list(self._pending), num_returns=count, timeout=_STOP_WITHIN)
 
-    def _progress(self) -> Table:
+    def _progress(self) -> RenderableType:
         doing = [each for job in self._pending.values() if (each := _doing(job)) is not None]
         counts = {
             "done": len(self._jobs) - len(self._pending) - len(self._failures),

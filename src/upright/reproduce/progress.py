@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,21 +26,18 @@ class Doing:
     """The number of this attempt, counted from 1."""
 
 
-def progress_table(doing: Sequence[Doing], counts: Mapping[str, int]) -> Table:
+def progress_table(doing: Sequence[Doing], counts: Mapping[str, int]) -> RenderableType:
     """List what is being done, with how many runs are in which state below."""
-    table = Table(box=box.SIMPLE_HEAD, caption=_in_words(counts), caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("node", overflow="fold")
     table.add_column("attempt", justify="right")
     for each in doing:
         table.add_row(*map(Text, (each.run, _steps(each), each.node, str(each.attempt))))
-    return table
+    total = ", ".join(f"{count} {state}" for state, count in counts.items())
+    return Group(table, Text(total))
 
 
 def _steps(doing: Doing) -> str:
     return "evaluates" if doing.step == doing.steps else f"{doing.step} of {doing.steps}"
-
-
-def _in_words(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in counts.items())
