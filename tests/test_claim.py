@@ -39,7 +39,7 @@ def test_a_worker_does_what_perform_does_and_says_who_it_is(tmp_path, task):
 
 def test_a_node_that_does_not_see_the_runs_begins_nothing(tmp_path, task):
     attempt = attempt_at(task, tmp_path / "elsewhere", ".token-0")
-    with pytest.raises(NotSharedError, match="the node there does not see .* all nodes share"):
+    with pytest.raises(NotSharedError, match=r"the node there does not see .* all nodes share"):
         work_on(attempt, node="there")
     assert not (tmp_path / "elsewhere").exists()
 
