@@ -13,6 +13,7 @@ as long as it gets further in between, and is given up when it does not.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import signal
@@ -22,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from rich.console import Console, RenderableType
@@ -91,12 +92,14 @@ def ray_engine(
         options: the other fields of ``RayEngine``.
     """
     ray = _ray()
-    _check_that_it_answers(address)
-    with _signals_kept(), contextlib.redirect_stdout(sys.stderr):  # Ray tells of dead nodes there
+    # "local" is a new cluster; without an address, Ray takes any that it finds on this machine.
+    place = address or os.environ.get("RAY_ADDRESS") or "local"
+    _check_that_it_answers(place)
+    with _signals_kept(), contextlib.redirect_stdout(_NotFromRay(sys.stdout)):
         ray.init(
-            address=address,
+            address=place,
             runtime_env=_environment(),
-            include_dashboard=None if address or os.environ.get("RAY_ADDRESS") else False,
+            include_dashboard=False if place == "local" else None,
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -110,6 +113,7 @@ def ray_engine(
 def _ray() -> Any:
     """Ray, which is imported only where it is used, and told to report nothing to anybody."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # what it holds back, it would write in the end
     try:
         import ray
     except ImportError as error:
@@ -117,9 +121,9 @@ def _ray() -> Any:
     return ray
 
 
-def _check_that_it_answers(address: str | None) -> None:
+def _check_that_it_answers(address: str) -> None:
     """Ray itself would try for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         try:
             socket.create_connection((host, int(port)), timeout=10).close()
@@ -133,6 +137,20 @@ def _environment() -> dict[str, Any]:
     if data := os.environ.get("UPRIGHT_DATA"):
         variables["UPRIGHT_DATA"] = str(Path(data).resolve())
     return {"py_modules": [str(Path(upright.__file__).parent)], "env_vars": variables}
+
+
+class _NotFromRay(io.TextIOBase):
+    """Passes on what is written, but for what Ray's threads write: pages for every death."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        from_ray = threading.current_thread().name.startswith("ray_")
+        return len(text) if from_ray else self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 @contextlib.contextmanager
@@ -229,7 +247,7 @@ class _Sweep:
             else:
                 self._again(job, f"{type(error.cause).__name__}: {error.cause}")
         except self._ray.exceptions.RayError as error:
-            self._again(job, str(error).partition("\n")[0])
+            self._again(job, str(error).partition("\n")[0].partition(". ")[0])
         else:
             for record in records:
                 self._on_record(record)
