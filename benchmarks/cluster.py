@@ -37,7 +37,7 @@ from upright.reproduce.results import Results, make_missing, undone
 from upright.train import Recipe
 
 CHECKPOINT_EVERY = 10
-VICTIMS = ("worker", "worker", "worker", "node", "driver")
+VICTIMS = (*["worker"] * 4, *["node"] * 2, "driver")
 """How often each is drawn."""
 
 

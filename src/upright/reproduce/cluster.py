@@ -95,7 +95,7 @@ def ray_engine(
     # "local" is a new cluster; without an address, Ray takes any that it finds on this machine.
     place = address or os.environ.get("RAY_ADDRESS") or "local"
     _check_that_it_answers(place)
-    with _signals_kept(), contextlib.redirect_stdout(_NotFromRay(sys.stdout)):
+    with _sigterm_kept(), contextlib.redirect_stdout(_NotFromRay(sys.stdout)):
         ray.init(
             address=place,
             runtime_env=_environment(),
@@ -104,6 +104,7 @@ def ray_engine(
             logging_level=logging.ERROR,
         )
         try:
+            _let_sigterm_interrupt()
             found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
             yield RayEngine(runs=runs, device=torch.device(device or found), **options)
         finally:
@@ -133,7 +134,8 @@ def _check_that_it_answers(address: str) -> None:
 
 def _environment() -> dict[str, Any]:
     """What workers are given: this very package, its commit, and where the data lie."""
-    variables = {"UPRIGHT_COMMIT": commit() or ""}
+    known = commit()
+    variables = {} if known is None else {"UPRIGHT_COMMIT": known}
     if data := os.environ.get("UPRIGHT_DATA"):
         variables["UPRIGHT_DATA"] = str(Path(data).resolve())
     return {"py_modules": [str(Path(upright.__file__).parent)], "env_vars": variables}
@@ -154,14 +156,20 @@ class _NotFromRay(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Give SIGTERM its handler back, which Ray replaces."""
+def _sigterm_kept() -> Iterator[None]:
+    """Give SIGTERM its handler back in the end."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
+
+
+def _let_sigterm_interrupt() -> None:
+    """Let SIGTERM do what Ctrl-C does; Ray's own handler would not wait for checkpoints."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _on_this_node(attempt: Attempt) -> tuple[Record, ...]:
@@ -267,8 +275,8 @@ class _Sweep:
         if self._pending:
             for ref in self._pending:
                 self._ray.cancel(ref)
-            count = len(self._pending)
-            self._ray.wait(list(self._pending), num_returns=count, timeout=_STOP_WITHIN)
+            refs = list(self._pending)
+            self._ray.wait(refs, num_returns=len(refs), timeout=_STOP_WITHIN)
 
     def _progress(self) -> RenderableType:
         doing = [each for job in self._pending.values() if (each := _doing(job)) is not None]
