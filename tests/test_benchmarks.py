@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import warnings
@@ -12,8 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from made_up import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
+from upright.reproduce import Task
 from upright.train import Recipe, train
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -197,3 +200,16 @@ def test_art_shifts_cuts_and_then_rotates() -> None:
     image = spot(29, 20)  # the shift pushes half of it over the border
     moved = torch.from_numpy(attack._perturb(image.numpy(), 0, 3, 90.0))
     torch.testing.assert_close(moved, warp(warp(image, right), turned), atol=1e-3, rtol=0)
+
+
+def test_what_a_disturbed_sweep_lost_doubled_or_changed_is_counted() -> None:
+    cluster = load("cluster")
+    recipes = [Recipe(seed=seed) for seed in range(3)]
+    tasks = [Task(recipe=recipe) for recipe in recipes]
+    plain = [made_up_record(recipe, {"nat": 0.5}) for recipe in recipes]
+    later = dataclasses.replace(plain[0], finished="2001-01-01T00:00:00+00:00", train_seconds=9.0)
+    other = dataclasses.replace(plain[1], measured={"nat": 0.6})
+    right = {"records": 3, "lost": 0, "twice": 0, "unequal": 0}
+    assert cluster.judge(tasks, [later, *plain[1:]], plain) == right
+    wrong = {"records": 3, "lost": 1, "twice": 1, "unequal": 1}
+    assert cluster.judge(tasks, [later, plain[0], other], plain) == wrong
