@@ -22,8 +22,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import Engine, LocalEngine, Task, room_on
-from upright.reproduce.cluster import ray_engine
+from upright.reproduce import Engine, LocalEngine, Task, ray_engine, room_on
 from upright.reproduce.figures import figure, figure_recipes
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import Layout

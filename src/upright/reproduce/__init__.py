@@ -1,5 +1,6 @@
 """The paper's experiments: what it reports, the runs that fill its tables, and who makes them."""
 
+from upright.reproduce.cluster import RayEngine, ray_engine
 from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
 from upright.reproduce.plan import Wanted, paper_method, wanted
@@ -14,6 +15,7 @@ __all__ = [
     "FinishedRun",
     "Layout",
     "LocalEngine",
+    "RayEngine",
     "Row",
     "Task",
     "Wanted",
@@ -22,6 +24,7 @@ __all__ = [
     "paper_method",
     "paper_rows",
     "perform",
+    "ray_engine",
     "record_of",
     "reported",
     "room_on",
