@@ -27,7 +27,7 @@ class Doing:
 
 
 def progress_table(doing: Sequence[Doing], counts: Mapping[str, int]) -> RenderableType:
-    """List what is being done, with how many runs are in which state below."""
+    """List what is being done, below how many runs are in which state."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("run", overflow="fold")
     table.add_column("step", justify="right", no_wrap=True)
@@ -36,7 +36,7 @@ def progress_table(doing: Sequence[Doing], counts: Mapping[str, int]) -> Rendera
     for each in doing:
         table.add_row(*map(Text, (each.run, _steps(each), each.node, str(each.attempt))))
     total = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return Group(table, Text(total))
+    return Group(Text(total), table)  # a table too long for the terminal is cut at its end
 
 
 def _steps(doing: Doing) -> str:
