@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import warnings
@@ -12,8 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from made_up import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
+from upright.reproduce import Task
 from upright.train import Recipe, train
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -228,3 +231,16 @@ def test_group_convolutions_are_held_against_ordinary_ones(tmp_path: Path) -> No
     assert errors["gresnet8x0.1-pool-invariant", 32]["logits"] < 1e-12
     assert errors["gresnet8x0.1-invariant", 32]["logits"] > 1e-3
     assert errors["gresnet8x0.1", 33]["features"] < 1e-12
+
+
+def test_what_a_disturbed_sweep_lost_doubled_or_changed_is_counted() -> None:
+    cluster = load("cluster")
+    recipes = [Recipe(seed=seed) for seed in range(3)]
+    tasks = [Task(recipe=recipe) for recipe in recipes]
+    plain = [made_up_record(recipe, {"nat": 0.5}) for recipe in recipes]
+    later = dataclasses.replace(plain[0], finished="2001-01-01T00:00:00+00:00", train_seconds=9.0)
+    other = dataclasses.replace(plain[1], measured={"nat": 0.6})
+    right = {"records": 3, "lost": 0, "twice": 0, "unequal": 0}
+    assert cluster.judge(tasks, [later, *plain[1:]], plain) == right
+    wrong = {"records": 3, "lost": 1, "twice": 1, "unequal": 1}
+    assert cluster.judge(tasks, [later, plain[0], other], plain) == wrong

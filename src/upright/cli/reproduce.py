@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import Engine, LocalEngine, Task, room_on
+from upright.reproduce import Engine, LocalEngine, Task, ray_engine, room_on
 from upright.reproduce.figures import figure, figure_recipes
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import Layout
@@ -81,30 +82,43 @@ class Reproduce:
     """How many runs train side by side; without, one on a CPU, up to four on a GPU where there is
     room. They share their time: to measure how long a method trains alone, give 1."""
     checkpoint_every: Annotated[int, arg(metavar="STEPS")] = 1000
+    engine: Literal["local", "ray"] = "local"
+    """Who makes the runs: this machine, or a Ray cluster, whose nodes must all see --runs."""
+    address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="")] = None
+    """Of the Ray cluster; without, RAY_ADDRESS, or else a cluster of this machine alone."""
+    gpus_per_run: Annotated[float, arg(metavar="GPUS")] = 0.25
+    """Of a Ray cluster: the part of a GPU that each run is given."""
 
     def __call__(self) -> None:
         """Show, run what is missing, and show again."""
-        for name, value in (("seeds", self.seeds), ("together", self.together)):
-            if value is not None and value < 1:
-                raise ValueError(f"--{name} is {value}, but at least 1 is needed")
-        for file in self.markdown:
-            _filled(file, {"summary": "", "tables": ""})  # what is wrong is told before the runs
+        self._check()
         layouts = self._layouts()
-        device = parse_device(self.device)
         results = Results(self.results)
         records = results.read()
-        tasks = self._tasks(layouts, records, device)
         console = Console()
+        failed = False
         if self.dry_run:
+            device = parse_device(self.device)
+            tasks = self._tasks(layouts, records, device)
             console.print(todo_table(tasks, records, device=device, runs=self.runs))
-            failed = False
         else:
-            failed = self._run(tasks, results, device)
+            with self._engine() as engine:
+                failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
         tables = fill_tables(layouts, results.read(), seeds=self.seeds)
         self._show(tables, console)
         self._write(tables)
         if failed:
             raise SystemExit(1)
+
+    def _check(self) -> None:
+        """Say what is wrong before the runs."""
+        for name, value in (("seeds", self.seeds), ("together", self.together)):
+            if value is not None and value < 1:
+                raise ValueError(f"--{name} is {value}, but at least 1 is needed")
+        if self.address is not None and self.engine != "ray":
+            raise ValueError("--address is of a Ray cluster; give --engine ray, too")
+        for file in self.markdown:
+            _filled(file, {"summary": "", "tables": ""})
 
     def _layouts(self) -> tuple[Layout, ...]:
         if self.figure and not self.table:
@@ -121,21 +135,33 @@ class Reproduce:
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
 
-    def _run(self, tasks: Sequence[Task], results: Results, device: torch.device) -> bool:
+    def _run(self, tasks: Sequence[Task], results: Results, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""
-        failures = make_missing(tasks, self._engine(device), results, say=say)
+        failures = make_missing(tasks, engine, results, say=say)
         for failure in failures:
             say(f"failed: {failure.task}: {failure.reason}")
         return bool(failures)
 
-    def _engine(self, device: torch.device) -> Engine:
-        return LocalEngine(
+    def _engine(self) -> contextlib.AbstractContextManager[Engine]:
+        if self.engine == "ray":
+            return ray_engine(
+                runs=self.runs,
+                address=self.address,
+                device=self.device,
+                gpus=self.gpus_per_run,
+                checkpoint_every=self.checkpoint_every,
+                progress=sys.stderr.isatty(),
+                say=say,
+            )
+        device = parse_device(self.device)
+        local = LocalEngine(
             runs=self.runs,
             device=device,
             together=self.together or room_on(device),
             checkpoint_every=self.checkpoint_every,
             progress=sys.stderr.isatty(),
         )
+        return contextlib.nullcontext(local)
 
     def _show(self, tables: Sequence[Table], console: Console) -> None:
         if self.table:

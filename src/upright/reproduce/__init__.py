@@ -1,5 +1,6 @@
 """The paper's experiments: what it reports, the runs that fill its tables, and who makes them."""
 
+from upright.reproduce.cluster import RayEngine, ray_engine
 from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
 from upright.reproduce.keep import Subject, choose_shown, grid_among, keep
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
@@ -15,6 +16,7 @@ __all__ = [
     "FinishedRun",
     "Layout",
     "LocalEngine",
+    "RayEngine",
     "Row",
     "Subject",
     "Task",
@@ -27,6 +29,7 @@ __all__ = [
     "paper_method",
     "paper_rows",
     "perform",
+    "ray_engine",
     "record_of",
     "reported",
     "room_on",

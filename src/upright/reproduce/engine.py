@@ -1,6 +1,6 @@
 """Who makes the runs: an engine takes tasks and hands back records, one by one as they are made.
 
-``LocalEngine`` uses this machine. Another engine needs nothing but ``run``: it may call
+``LocalEngine`` uses this machine, ``RayEngine`` a cluster. Another engine may call
 ``work.perform`` for each task wherever it likes, since tasks and records can be pickled and a task
 that is begun again continues where it was.
 """
@@ -36,6 +36,10 @@ class Failure:
 
 class Engine(Protocol):
     """Makes runs."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are made."""
 
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         """Perform all tasks; hand each record over, in this process, as soon as it is there.
