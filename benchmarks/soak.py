@@ -13,6 +13,7 @@ written may be left. Ends with status 1 where anything was lost.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -84,6 +85,7 @@ class Soak:
             for name in (self.desk / "modules").read_text().split():
                 with suppress(Exception):
                     importlib.import_module(name)
+        gc.freeze()  # or a collection in a fork would copy all that it has of this process
 
     def cycle(self) -> None:
         """Train and evaluate under faults, compare with the same undisturbed, and clear up."""
@@ -136,7 +138,7 @@ class Soak:
             self.disk.leave(room)
             limits = Limits(file_size=None if self.disk.limited else 4096 + room // 2)
         if fault == "no memory":
-            limits = Limits(more_memory=self.random.randrange(60 << 20))
+            limits = Limits(more_memory=self.random.randrange(8 << 20))
         # A fresh process has its start to survive, too.
         fresh = fault in ("kill", "terminate", "none") and self.random.random() < 0.05
         child = self._child(command, limits=limits, fresh=fresh)
@@ -288,7 +290,7 @@ def _options() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--minutes", type=float, default=60.0)
     add("--seed", type=int, default=0, help="of the faults; moments depend on the machine, too")
-    add("--memory-mb", type=int, default=98, help="of all processes together, beyond a fork")
+    add("--memory-mb", type=int, default=108, help="of all processes together, beyond a fork")
     add("--ballast-mb", type=int, default=64, help="of which so much is taken already")
     add("--json", type=Path, help="also write the figures to this file")
     return parser

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -134,6 +135,14 @@ class TestDamage:
             run.save(Checkpoint(step, state(step)))
         with pytest.warns(DamagedCheckpoint, match="a step that this run does not have"):
             assert is_state_of(run.load(), 12)
+
+    def test_weights_that_cannot_be_read_now_are_not_passed_over(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = run_with(tmp_path, 10, 20)
+        monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=OSError(12, "no memory", "x")))
+        with pytest.raises(OSError, match="no memory"):
+            run.load()
 
     def test_weights_that_are_gone_are_damage_too(self, tmp_path: Path) -> None:
         run = run_with(tmp_path, 10, 20)

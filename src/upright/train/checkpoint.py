@@ -157,7 +157,8 @@ class RunDirectory:
         for step in reversed(self._steps()):
             try:
                 return self._read(step)
-            except (OSError, SafetensorError, *_DAMAGE) as error:
+            # Not any OSError: what cannot be read for want of memory, say, is not damaged.
+            except (FileNotFoundError, SafetensorError, *_DAMAGE) as error:
                 message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
                 warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
         if self._steps():
