@@ -136,6 +136,19 @@ class TestDamage:
         with pytest.warns(DamagedCheckpoint, match="a step that this run does not have"):
             assert is_state_of(run.load(), 12)
 
+    def test_any_flipped_bit_of_what_is_noted_is_seen(self, tmp_path: Path) -> None:
+        run = begin(tmp_path)
+        run.save(Checkpoint(10, state(10)))
+        run.save(Checkpoint(20, state(20), seconds=0.30000000000000004))
+        file = tmp_path / "checkpoints" / "00000020.json"
+        whole = file.read_bytes()
+        for place in range(8 * len(whole)):
+            content = bytearray(whole)
+            content[place // 8] ^= 1 << place % 8
+            file.write_bytes(content)
+            with pytest.warns(DamagedCheckpoint):
+                assert is_state_of(run.load(), 10)
+
     def test_weights_that_cannot_be_read_now_are_not_passed_over(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -174,17 +174,18 @@ class RunDirectory:
         return sorted(int(name) for name in names if re.fullmatch("[0-9]{8,12}", name))
 
     def _read(self, step: int) -> Checkpoint:
-        about: dict[str, Any] = json.loads((self._folder / f"{step:08d}.json").read_text())
+        text = (self._folder / f"{step:08d}.json").read_text()
+        # As text: a flipped bit in the last digit may leave a float what it was.
+        about: dict[str, Any] = json.loads(text, parse_float=str)
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
-        seconds = float(about["seconds"])
-        if _digest(content, step, seconds) != about["sha256"]:
+        if _digest(content, about["step"], about["seconds"]) != about["sha256"]:
             raise ValueError("its digest does not fit")
-        if step > self.recipe.steps:
+        if about["step"] != step or step > self.recipe.steps:
             raise ValueError("it is of a step that this run does not have")
-        return Checkpoint(step, load_tensors(content), seconds)
+        return Checkpoint(step, load_tensors(content), float(about["seconds"]))
 
 
-def _digest(content: bytes, step: int, seconds: float) -> str:
+def _digest(content: bytes, step: int, seconds: float | str) -> str:
     """Give a digest of the weights and of what is noted about them."""
     return hashlib.sha256(content + f"{step} {seconds}".encode()).hexdigest()
 
