@@ -7,6 +7,7 @@ that is begun again continues where it was.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +73,10 @@ class LocalEngine:
 
     def _train(self, group: Sequence[Task]) -> list[Failure]:
         """Train what is not trained yet; where several fail together, each shows by itself why."""
-        todo = [task for task in group if not is_trained(task, self.runs)]
-        if not todo:
-            return []
         try:
+            todo = [task for task in group if not is_trained(task, self.runs)]
+            if not todo:
+                return []
             runs = train_together(
                 {run_folder(task, self.runs): task.recipe for task in todo},
                 resume=True,
@@ -84,12 +85,17 @@ class LocalEngine:
                 progress=self.progress,
             )
         except _FAILURES as error:
-            if len(todo) == 1:
-                return [Failure(todo[0], str(error))]
-            return [failure for task in todo for failure in self._train([task])]
-        if not all(run.finished for run in runs):
-            raise KeyboardInterrupt
-        return []
+            reason = str(error)  # alone: the error itself holds all memory of what failed
+        else:
+            if not all(run.finished for run in runs):
+                raise KeyboardInterrupt
+            return []
+        if len(group) == 1:
+            return [Failure(group[0], reason)]
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return [failure for task in group for failure in self._train([task])]
 
     def _measure(self, task: Task, on_record: OnRecord) -> list[Failure]:
         try:

@@ -90,7 +90,7 @@ def measure(
 ) -> Iterator[Record]:
     """Evaluate a run that was trained: the grids in its own precision, S-PGD in float32.
 
-    The fast kernels of bfloat16 give no gradient, which S-PGD needs.
+    The signs of a gradient in bfloat16 are not always those of the gradient.
     """
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = [name for name in parsed if isinstance(parsed[name], CandidateSearch)]

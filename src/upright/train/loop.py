@@ -225,7 +225,10 @@ class _Run:
     def settle(self) -> None:
         """Save what was done since the last checkpoint, at the end or after an interruption."""
         if self.failure is None and self.step > self._saved:
-            self.save()
+            try:
+                self.save()
+            except (ValueError, OSError) as failure:  # waits too: others have work to save
+                self.failure = failure
 
     def save(self) -> None:
         state = self.learner.state()

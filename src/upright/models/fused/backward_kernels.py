@@ -470,7 +470,7 @@ def _launch(
     count, height, width, before = values.shape
     pixels, after = count * height * width, gradient.shape[3]
     tile = tile or tile_for("inputs", before=before, after=after, images=count)
-    kind = 0 if shortcut is None else 1 if shortcut.shape[1] == height else 2
+    kind = 0 if shortcut is None else 1 if shortcut.shape == values.shape else 2
     with torch.cuda.device_of(values):
         _gradient_of_inputs[(triton.cdiv(pixels, tile.block),)](
             gradient,
@@ -517,7 +517,7 @@ def join(
     out = torch.empty_like(raw)
     count, height, width, channels = raw.shape
     pixels, block = count * height * width, 2048 // channels
-    kind = 0 if shortcut is None else 1 if shortcut.shape[1] == height else 2
+    kind = 0 if shortcut is None else 1 if shortcut.shape == raw.shape else 2
     with torch.cuda.device_of(raw):
         _join[(triton.cdiv(pixels, block),)](
             gradient,

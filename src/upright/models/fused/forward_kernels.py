@@ -93,7 +93,7 @@ def _shortcut(
     """What is added to the convolution: as it is, or averaged over two by two pixels (those
     outside left out) with zeros in the missing channels."""
     after = tl.arange(0, AFTER)
-    if rows == SHORTCUT_HEIGHT:
+    if rows == SHORTCUT_HEIGHT and AFTER == SHORTCUT_CHANNELS:
         place = pixel[:, None] * AFTER + after[None, :]
         found = tl.load(shortcut + place, mask=exists[:, None], other=0.0).to(tl.float32)
     else:
