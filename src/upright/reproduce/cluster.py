@@ -108,7 +108,9 @@ def ray_engine(
             found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
             yield RayEngine(runs=runs, device=torch.device(device or found), **options)
         finally:
-            ray.shutdown()
+            # What it has held back of its logs, it would write now.
+            with contextlib.redirect_stdout(io.StringIO()):
+                ray.shutdown()
 
 
 def _ray() -> Any:
