@@ -11,9 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tiny_runs import colours, newest, register_tiny, save_as_npz, tiny_recipe, tiny_run
+from tiny_runs import (
+    Call,
+    colours,
+    command_beside_colours,
+    newest,
+    register_tiny,
+    tiny_recipe,
+    tiny_run,
+)
 from upright import Pose, TransformSpace, evaluate, warp
-from upright.cli import main
 from upright.data import LabelledImages
 from upright.evaluation import oracle
 from upright.objective import LocNet, LocNetLoss, Objective, located_pose, parse_objective
@@ -21,7 +28,6 @@ from upright.sources import StnPlus, load_locator, load_model
 from upright.train import Recipe, train
 
 SPACE = TransformSpace(max_dx=2, max_dy=1, max_angle=20)
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -259,14 +265,7 @@ def upright(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Call:
     """The command in a folder with ``colours.npz``, a LocNet and a classifier."""
-    monkeypatch.chdir(tmp_path)
-    save_as_npz(colours(), tmp_path / "colours.npz")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
+    call = command_beside_colours(tmp_path, monkeypatch, capsys)
     options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
     assert call("train", "LocNet(black)", *options, "--out", "loc")[0] == 0
     assert call("train", "std*", *options, "--out", "cls")[0] == 0

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tiny_runs import Plan, colours, newest, register_tiny, save_as_npz, sending
+from tiny_runs import (
+    Call,
+    Plan,
+    colours,
+    command_beside_colours,
+    newest,
+    register_tiny,
+    save_as_npz,
+    sending,
+)
 from upright import evaluate
-from upright.cli import main
 from upright.train import Recipe, load_network, published
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -27,15 +32,7 @@ def upright(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Call:
     """The command in a folder with ``colours.npz``; gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    save_as_npz(colours(), tmp_path / "colours.npz")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return command_beside_colours(tmp_path, monkeypatch, capsys)
 
 
 OBJECTIVE = "KL(rob, Wo-2; λ=2)"

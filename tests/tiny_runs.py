@@ -14,12 +14,32 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from upright.cli import main
 from upright.data import LabelledImages
 from upright.models import network, network_forms, registry
 from upright.train import Recipe, TrainedRun, train
 
 Plan = dict[int, Callable[[Tensor], Tensor]]
 """What happens to the images of a training pass of a run, by its number, counted from 1."""
+
+
+Call = Callable[..., tuple[int, str, str]]
+"""The command: its arguments to exit code, stdout and stderr."""
+
+
+def command_beside_colours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """Give the command in a folder with ``colours.npz``."""
+    monkeypatch.chdir(folder)
+    save_as_npz(colours(), folder / "colours.npz")
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @cache

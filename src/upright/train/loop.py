@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from upright.checks import check_at_least_1
 from upright.data import LabelledImages, load_data
 from upright.files import alone_in
 from upright.ranks import ALONE, Ranks
@@ -114,9 +115,7 @@ def train_together(
     Each gives what it would give alone. The data lie on the device once, a network is compiled
     once, and on a GPU the steps of different runs overlap. The arguments are those of ``train``.
     """
-    for name, steps in (("checkpoint_every", checkpoint_every), ("log_every", log_every)):
-        if steps < 1:
-            raise ValueError(f"{name} must be at least 1, but is {steps}")
+    check_at_least_1(checkpoint_every=checkpoint_every, log_every=log_every)
     place = torch.device(device)
     data = _shared_data(data, list(recipes.values()))
     digest = data.digest()

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from upright.models.fused.forward_kernels import norm_of_batch
+from upright.models.fused.forward_kernels import norm_of_batch, place_of
 from upright.models.fused.tiles import Tile, tile_for
 
 __all__ = [
@@ -130,9 +130,7 @@ def _gradient_of_inputs(
 ):
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     exists = pixel < pixels
-    image = pixel // (HEIGHT * WIDTH)
-    y = pixel % (HEIGHT * WIDTH) // WIDTH
-    x = pixel % WIDTH
+    image, y, x = place_of(pixel, HEIGHT, WIDTH)
     total = _gradient_taps(
         gradient,
         weights,
@@ -208,9 +206,7 @@ def _join(
     factor = tl.load(scale + channel) * inverse
     total = factor[None, :] * (found - middle[None, :] - normal * tilt[None, :])
     if SHORTCUT > 0:
-        image = pixel // (HEIGHT * WIDTH)
-        y = pixel % (HEIGHT * WIDTH) // WIDTH
-        x = pixel % WIDTH
+        image, y, x = place_of(pixel, HEIGHT, WIDTH)
         total += _shortcut_gradient(
             shortcut, image, y, x, exists, HEIGHT, WIDTH, CHANNELS, SHORTCUT, SHORTCUT_CHANNELS
         )
@@ -245,9 +241,8 @@ def _gradient_of_weights(
     for turn in range(turns):
         pixel = (turn * SPLITS + tl.program_id(0)) * BLOCK + tl.arange(0, BLOCK)
         exists = pixel < PIXELS
-        image = pixel // (rows * columns)
-        row = pixel % (rows * columns) // columns * STRIDE - 1 + tap // 3
-        column = pixel % columns * STRIDE - 1 + tap % 3
+        image, y, x = place_of(pixel, rows, columns)
+        row, column = y * STRIDE - 1 + tap // 3, x * STRIDE - 1 + tap % 3
         across = column[:, None] + inner[None, :] // BEFORE
         inside = (exists & (row >= 0) & (row < HEIGHT))[:, None] & (across >= 0) & (across < WIDTH)
         place = (image * HEIGHT + row) * WIDTH + column

@@ -23,8 +23,15 @@ __all__ = [
     "convolve",
     "convolve_and_sum",
     "norm_of_batch",
+    "place_of",
     "standardise",
 ]
+
+
+@triton.jit
+def place_of(pixel, rows: tl.constexpr, columns: tl.constexpr):
+    """Image, row and column of pixels that are counted through the whole batch."""
+    return pixel // (rows * columns), pixel % (rows * columns) // columns, pixel % columns
 
 
 @triton.jit
@@ -48,9 +55,7 @@ def _taps(
     """
     rows: tl.constexpr = (HEIGHT + STRIDE - 1) // STRIDE
     columns: tl.constexpr = (WIDTH + STRIDE - 1) // STRIDE
-    image = pixel // (rows * columns)
-    y = pixel % (rows * columns) // columns
-    x = pixel % columns
+    image, y, x = place_of(pixel, rows, columns)
     after = tl.arange(0, AFTER)
     inner = tl.arange(0, ACROSS * BEFORE)
     steps: tl.constexpr = 9 if ACROSS == 1 else 3
@@ -97,9 +102,7 @@ def _shortcut(
         place = pixel[:, None] * AFTER + after[None, :]
         found = tl.load(shortcut + place, mask=exists[:, None], other=0.0).to(tl.float32)
     else:
-        image = pixel // (rows * columns)
-        y = pixel % (rows * columns) // columns
-        x = pixel % columns
+        image, y, x = place_of(pixel, rows, columns)
         channel = after - (AFTER - SHORTCUT_CHANNELS) // 2
         known = (channel >= 0) & (channel < SHORTCUT_CHANNELS)
         found = tl.zeros((BLOCK, AFTER), tl.float32)
