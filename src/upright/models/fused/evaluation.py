@@ -8,7 +8,8 @@ made of such passes; an ascent on the pose needs the way back to the images too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -100,7 +101,7 @@ class FusedResNet:
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
         standard = standard_images(self.model, images, self.dtype)
-        features = _forward(self._layers, weights, standard)[-1]
+        (features,) = deque(_forward(self._layers, weights, standard), maxlen=1)
         pooled = features.mean((1, 2), dtype=torch.float32)
         return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
 
@@ -125,8 +126,8 @@ def standard_images(model: ResNet, images: Tensor, dtype: torch.dtype) -> Tensor
     return padded.permute(0, 2, 3, 1).to(dtype).contiguous()
 
 
-def _forward(layers: Layers, weights: Weights, standard: Tensor) -> list[Tensor]:
-    """The activations after each convolution."""
+def _forward(layers: Layers, weights: Weights, standard: Tensor) -> Iterator[Tensor]:
+    """Give the activations after each convolution; those that nobody keeps are let go."""
     from upright.models.fused.forward_kernels import convolve
 
     def layer(number: int, source: Tensor, **more: Any) -> tuple[Tensor, Tensor]:
@@ -142,15 +143,15 @@ def _forward(layers: Layers, weights: Weights, standard: Tensor) -> list[Tensor]
             **more,
         )
 
-    active = [layer(0, standard)[1]]
-    raw = active[0]
+    raw = active = layer(0, standard)[1]
+    yield active
     for number, block in enumerate(layers.blocks):
-        shortcut = active[-1] if block.activate_shortcut else raw
-        active.append(layer(2 * number + 1, active[-1])[1])
+        shortcut = active if block.activate_shortcut else raw
+        active = layer(2 * number + 1, active)[1]
+        yield active
         keeps_raw = number + 1 < len(layers.blocks)
-        raw, last = layer(2 * number + 2, active[-1], shortcut=shortcut, keeps_raw=keeps_raw)
-        active.append(last)
-    return active
+        raw, active = layer(2 * number + 2, active, shortcut=shortcut, keeps_raw=keeps_raw)
+        yield active
 
 
 class _Pass(torch.autograd.Function):
@@ -163,7 +164,7 @@ class _Pass(torch.autograd.Function):
         images = images.detach().float().contiguous()
         ctx.images, ctx.layers, ctx.weights = images, layers, weights
         ctx.standard = standard_images(layers.model, images, dtype)
-        ctx.active = _forward(layers, weights, ctx.standard)
+        ctx.active = list(_forward(layers, weights, ctx.standard))
         return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
 
     @staticmethod
