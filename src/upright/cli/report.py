@@ -10,7 +10,6 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.cli.messages import say
 from upright.cli.options import writable
-from upright.report.page import read_contents, write_report
 from upright.reproduce.fill import fill_tables
 from upright.reproduce.layout import LAYOUTS
 
@@ -36,6 +35,9 @@ class Report:
 
     def __call__(self) -> None:
         """Write the page, and say where it is."""
+        # Here, since no other command needs matplotlib, which takes most of a second to import.
+        from upright.report.page import read_contents, write_report
+
         writable(self.out / "index.html")
         contents = read_contents(self.results, self.saved)
         for line in contents.damaged:
