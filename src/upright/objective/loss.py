@@ -96,7 +96,10 @@ class RegularizedLoss(nn.Module):
         objective = self.objective
         repeated = images.repeat(objective.draws, 1, 1, 1) if objective.draws > 1 else images
         poses = self._search(
-            search_model or model, images, repeated, labels.repeat(objective.draws)
+            model if search_model is None else search_model,
+            images,
+            repeated,
+            labels.repeat(objective.draws),
         )
         different = list({id(pose): pose for pose in poses.values()}.values())
         parts = [images] if objective.sees_originals else []
