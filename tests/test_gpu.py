@@ -160,6 +160,7 @@ def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str)
         learner = Learner(recipe, digits(), CUDA, speed)
         before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
         learner.step(0)
+        torch.cuda.synchronize()  # it works on a stream of its own
         after = torch.cat([p.detach().flatten() for p in learner.model.parameters()])
         found[name] = (learner.means()["total"], (before - after) / recipe.learning_rate)
     loss, gradient = found["float32"]

@@ -46,6 +46,7 @@ def test_what_was_evaluated_between_replays_is_not_stale(speed: Speed) -> None:
     images = torch.rand(8, 3, 32, 32, device=CUDA)
     for step in range(6):
         learner.step(step)
+        torch.cuda.synchronize()  # it works on a stream of its own
         learner.model.eval()
         fresh = build_network(NAME).to(CUDA).to(memory_format=torch.channels_last).eval()
         load_weights(fresh, model_tensors(learner.model))
@@ -67,6 +68,7 @@ def test_loss_and_gradient_of_the_engine_agree_within_the_error_of_bfloat16() ->
         learner = Learner(recipe, pictures(), CUDA, speed)
         before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
         learner.step(0)
+        torch.cuda.synchronize()  # it works on a stream of its own
         after = torch.cat([p.detach().flatten() for p in learner.model.parameters()])
         found[name] = (learner.means()["total"], before - after)
     assert found["engine"][0] == pytest.approx(found["plain"][0], rel=2e-2)

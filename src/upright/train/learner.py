@@ -126,6 +126,7 @@ class Learner:
     def make_ready(self) -> None:
         """Compile and record what the steps replay; ``step`` does it where it was not done."""
         if self.speed.graph and self._graph is None:
+            torch.cuda.synchronize(self.device)
             with self._on_stream():
                 self._try_to_capture()
             torch.cuda.synchronize(self.device)
@@ -239,6 +240,8 @@ class Learner:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
+        if self._stream is not None:  # what is still being computed elsewhere must be done first
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with self._on_stream():
             self._restore(tensors)
 
