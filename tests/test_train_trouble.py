@@ -198,6 +198,23 @@ class TestFullDisk:
         assert [line["step"] for line in lines(broken)] == [0, 6, 8, 10, 12]
 
 
+class TestDamagedCheckpoint:
+    @pytest.mark.filterwarnings("ignore::upright.train.checkpoint.DamagedCheckpoint")
+    def test_it_does_not_take_the_place_of_a_whole_one_among_those_that_are_kept(
+        self, tmp_path: Path, plan: Plan
+    ) -> None:
+        plan[10] = sending(signal.SIGTERM)
+        tiny_run(tmp_path)
+        plan.clear()
+        folder = tmp_path / "checkpoints"
+        (folder / "00000010.safetensors").write_bytes(b"")
+        assert tiny_run(tmp_path, resume=True).finished
+        (folder / "00000012.safetensors").write_bytes(b"")
+        checkpoint = RunDirectory.open(tmp_path).load()
+        assert checkpoint is not None
+        assert checkpoint.step == 9
+
+
 class TestDamagedLog:
     @pytest.mark.parametrize(
         "line", [b"\xff\n", b'{"step": Infinity}\n', b"[" * 100_000 + b"\n", b'{"step": 2}']

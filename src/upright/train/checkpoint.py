@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,11 +146,22 @@ class RunDirectory:
             ) from error
         self._remove_all_but_the_newest()
 
+    def forget_after(self, step: int) -> None:
+        """Remove checkpoints of later steps, before a run goes on from this one.
+
+        They are damaged, or the run would go on from them; and what is damaged must not be one of
+        the two that are kept.
+        """
+        self._remove_all_but(each for each in self._steps() if each <= step)
+
     def _remove_all_but_the_newest(self) -> None:
-        newest = {f"{step:08d}" for step in self._steps()[-_KEPT:]}
+        self._remove_all_but(self._steps()[-_KEPT:])
+
+    def _remove_all_but(self, steps: Iterable[int]) -> None:
+        kept = {f"{step:08d}" for step in steps}
         # A digest goes before its weights: a checkpoint without weights would count as damaged.
         for file in sorted(self._folder.glob("*")):
-            if file.name.partition(".")[0] not in newest:
+            if file.name.partition(".")[0] not in kept:
                 file.unlink(missing_ok=True)
 
     def load(self) -> Checkpoint | None:

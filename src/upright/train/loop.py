@@ -174,6 +174,7 @@ class _Run:
         self.seconds = 0.0
         checkpoint = learner.ranks.lead(directory.load)
         if checkpoint is not None:
+            learner.ranks.lead(lambda: directory.forget_after(checkpoint.step))
             learner.restore(checkpoint.tensors)
             self.step = self._saved = checkpoint.step
             self.seconds = checkpoint.seconds
