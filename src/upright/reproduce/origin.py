@@ -28,7 +28,12 @@ def commit(package: Path = _PACKAGE) -> str | None:
     # Only a file that git tracks shows that the checkout around the package is the package's own.
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
-    head, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", ".")
+    # Entries of the zoo are no code: several are added one after the other.
+    code = (".", ":(exclude)zoo/entries")
+    head, changes = (
+        _git(package, "rev-parse", "HEAD"),
+        _git(package, "status", "--porcelain", *code),
+    )
     return f"{head}+dirty" if head and changes else head
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 
-from upright.attacks import parse_attack
 from upright.data import load_data
 from upright.objective import LocNet, parse_objective
 from upright.reproduce.record import FinishedRun
@@ -53,8 +52,6 @@ def add_to_zoo(
         raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
     entry = Entry(folder, name or entry_name(recipe))
     entry.check_free()
-    for attack in attacks:
-        parse_attack(attack)  # a wrong name is told before anything is evaluated
     weights = pack(load_network(path))
     network = unpack(weights, recipe.model, classes=len(run.classes), channels=run.channels)
     records = measure_network(
