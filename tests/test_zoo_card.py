@@ -10,7 +10,6 @@ import pytest
 from torch import nn
 
 from made_up import EVALUATION, made_up_record
-from tiny_zoo import NAME
 from upright import evaluate, zoo
 from upright.data import load_data
 from upright.data.known import KNOWN
@@ -37,8 +36,8 @@ def card_of(recipe: Recipe, **changes: object) -> Card:
 
 class TestCard:
     def test_its_numbers_are_those_of_the_packed_weights(self, entry):
-        data, card = load_data("glyphs", limit=12), zoo.card(NAME)
-        again = evaluate(zoo.load(NAME), data, attacks=["grid-3x3x3", "s-pgd"], only_accuracy=True)
+        data, card = load_data("glyphs", limit=12), zoo.card(entry.name)
+        again = evaluate(entry.load(), data, attacks=["grid-3x3x3", "s-pgd"], only_accuracy=True)
         assert {metric: record.measured[metric] for metric, record in card.measured.items()} == {
             "nat": again.natural_accuracy,
             "grid-3x3x3": again.attacks["grid-3x3x3"].accuracy,
@@ -107,7 +106,7 @@ class TestAdding:
 
     def test_what_fails_leaves_no_entry(self, small_run, tmp_path):
         for options in ({"attacks": ("no-such-attack",)}, {"name": "../x"}):
-            with pytest.raises(ValueError, match="no-such-attack|is no name"):
+            with pytest.raises(ValueError, match=r"no-such-attack|is no name"):
                 add_to_zoo(small_run.path, tmp_path / "zoo", limit=2, **options)
         assert not (tmp_path / "zoo").exists()
 

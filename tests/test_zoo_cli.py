@@ -61,7 +61,7 @@ def test_an_evaluation_measures_what_the_card_says(entry, upright):
 
 @pytest.mark.usefixtures("entry")
 def test_any_other_source_may_stand_before_the_zoo(upright):
-    code, out, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED)
+    code, _, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED)
     assert (code, err) == (0, "")
     code, _, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED, "--record", "x.jsonl")
     assert code == 2
@@ -82,7 +82,8 @@ def test_a_record_knows_the_recipe_and_is_another_than_that_of_the_run(small_run
     assert packed.key != whole.key
 
 
-def test_the_explorer_takes_a_model_of_the_zoo(entry, upright):
+@pytest.mark.usefixtures("entry")
+def test_the_explorer_takes_a_model_of_the_zoo(upright):
     code, _, err = upright("evaluate", f"zoo:{NAME}", *ASKED, "--save", "saved")
     assert (code, err) == (0, "")
     assert len(list(Path("saved").glob("*.safetensors"))) == 2

@@ -29,11 +29,8 @@ def commit(package: Path = _PACKAGE) -> str | None:
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     # Entries of the zoo are no code: several are added one after the other.
-    code = (".", ":(exclude)zoo/entries")
-    head, changes = (
-        _git(package, "rev-parse", "HEAD"),
-        _git(package, "status", "--porcelain", *code),
-    )
+    changes = _git(package, "status", "--porcelain", ".", ":(exclude)zoo/entries")
+    head = _git(package, "rev-parse", "HEAD")
     return f"{head}+dirty" if head and changes else head
 
 
