@@ -218,6 +218,13 @@ class TestDamage:
         assert type(caught.value) is ValueError
         assert "\n" not in str(caught.value)
 
+    def test_a_number_that_no_float_holds_is_refused(self, entry):
+        card = json.loads(entry.card_file.read_bytes())
+        card["records"][1]["train_seconds"] = 10**400
+        entry.card_file.write_text(json.dumps(card))
+        with pytest.raises(ValueError, match="json is damaged"):
+            zoo.card(NAME)
+
     def test_records_of_several_recipes_are_refused(self, entry):
         card = entry.card()
         other = replace(card.records[1], recipe=card.records[1].recipe | {"seed": 5})

@@ -14,8 +14,7 @@ from upright import evaluate, zoo
 from upright.data import load_data
 from upright.data.known import KNOWN
 from upright.models import build_network
-from upright.reproduce import reported
-from upright.reproduce.pack import add_to_zoo
+from upright.reproduce import add_to_zoo, reported
 from upright.reproduce.plan import evaluated_as_in_the_paper
 from upright.train import Recipe, RunDirectory, train
 from upright.zoo import Card, Entry, entry_name, pack, to_markdown

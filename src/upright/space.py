@@ -78,7 +78,7 @@ class TransformSpace:
         >>> TransformSpace().in_words()
         'shifts of at most 3 px, rotations of at most 30 degrees'
         """
-        unit, scale = ("px", 1) if self.unit == "px" else ("% of the image", 100)
+        unit, scale = ("px", 1.0) if self.unit == "px" else ("% of the image", 100.0)
         shifts = dict.fromkeys(f"{scale * limit:g}" for limit in (self.max_dx, self.max_dy))
         shift = " by ".join(shifts)
         return f"shifts of at most {shift} {unit}, rotations of at most {self.max_angle:g} degrees"

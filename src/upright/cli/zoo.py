@@ -15,8 +15,8 @@ from upright import zoo
 from upright.checks import check_at_least_1
 from upright.cli.messages import printable, say
 from upright.cli.options import parse_device, writable
-from upright.reproduce.pack import add_to_zoo
-from upright.zoo.text import in_percent
+from upright.reproduce import add_to_zoo
+from upright.zoo.text import measured_percent, paper_percent
 
 __all__ = ["add", "list_models", "show"]
 
@@ -100,5 +100,6 @@ def add(
 def _cell(card: zoo.Card, metric: str) -> str:
     if metric not in card.measured:
         return "-"
-    measured, paper = in_percent(card.measured[metric], metric)
-    return f"{measured} ({paper})" if paper else measured
+    record = card.measured[metric]
+    paper = paper_percent(record, metric)
+    return measured_percent(record, metric) + (f" ({paper})" if paper else "")

@@ -6,7 +6,6 @@ All of it is data, of which ``to_markdown`` makes the text: the two cannot diffe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -115,11 +114,13 @@ def _check(card: Card) -> None:
     if isinstance(parse_objective(card.recipe.objective), LocNet):
         raise ValueError("a LocNet finds poses, and is no classifier")
     for record in card.records:
-        _check_evaluation(record.evaluation)
+        _check_told(record)
 
 
-def _check_evaluation(asked: Mapping[str, Any]) -> None:
-    """Check what the text tells of an evaluation."""
+def _check_told(record: Record) -> None:
+    """Check what the text tells of a record, beyond what every record has to hold."""
+    float(record.train_seconds)  # an integer of JSON may be too large for that
+    asked = record.evaluation
     TransformSpace(**asked["space"])
     texts = [asked[name] for name in ("split", "fill", "interpolation", "precision")]
     if not all(isinstance(text, str) for text in texts):

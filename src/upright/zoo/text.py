@@ -9,7 +9,7 @@ from upright.records import Record
 from upright.space import TransformSpace
 from upright.zoo.card import Card
 
-__all__ = ["in_percent", "to_markdown"]
+__all__ = ["measured_percent", "paper_percent", "to_markdown"]
 
 _MOST_CLASSES = 10
 """That are named."""
@@ -38,13 +38,18 @@ def to_markdown(card: Card) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def in_percent(record: Record, metric: str) -> tuple[str, str]:
-    """Give an accuracy and the paper's, with its standard error, in percent; empty for none."""
+def measured_percent(record: Record, metric: str) -> str:
+    """Write an accuracy in percent."""
+    return f"{100 * record.measured[metric]:.2f}"
+
+
+def paper_percent(record: Record, metric: str) -> str:
+    """Write the paper's accuracy in percent, with its standard error; empty where it has none."""
     paper = record.reported.get(metric)
-    text = "" if paper is None else f"{100 * paper.mean:.2f}"
-    if paper is not None and paper.stderr is not None:
-        text += f" ± {100 * paper.stderr:.2f}"
-    return f"{100 * record.measured[metric]:.2f}", text
+    if paper is None:
+        return ""
+    error = "" if paper.stderr is None else f" ± {100 * paper.stderr:.2f}"
+    return f"{100 * paper.mean:.2f}{error}"
 
 
 def _what(card: Card) -> str:
@@ -61,8 +66,8 @@ def _what(card: Card) -> str:
 def _numbers(card: Card) -> str:
     rows = ["| accuracy | measured, % | paper, % | images |", "| --- | ---: | ---: | ---: |"]
     for metric, record in card.measured.items():
-        measured, paper = in_percent(record, metric)
-        rows.append(f"| {metric} | {measured} | {paper or '-'} | {record.images:,} |")
+        measured, paper = measured_percent(record, metric), paper_percent(record, metric) or "-"
+        rows.append(f"| {metric} | {measured} | {paper} | {record.images:,} |")
     return "\n".join(rows)
 
 
@@ -101,7 +106,7 @@ def _limits(card: Card) -> Iterator[str]:
     )
     objective = parse_objective(card.recipe.objective)
     if isinstance(objective, Objective) and objective.attack is None:
-        yield "Trained without rotations: it is here to be compared with, and fails under them."
+        yield "Trained without rotations: it is here to be compared with."
     else:
         yield f"Trained for {card.recipe.space.in_words()}, and for no others."
     yield (
