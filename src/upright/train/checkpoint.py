@@ -195,6 +195,8 @@ def load_network(path: Path) -> nn.Module:
     checkpoint = run.load()
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
-    return build_with(
-        checkpoint.tensors, run.recipe.model, classes=len(run.classes), channels=run.channels
-    )
+    name, classes = run.recipe.model, len(run.classes)
+    try:
+        return build_with(checkpoint.tensors, name, classes=classes, channels=run.channels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -19,12 +19,11 @@ __all__ = ["pack", "unpack"]
 def pack(network: nn.Module) -> bytes:
     """Give the content of a file of weights: safetensors, in which nothing can be run."""
     rounded = {weight.data_ptr() for weight in network.parameters() if weight.ndim > 1}
-    return save(
-        {
-            name: tensor.cpu().to(torch.bfloat16 if tensor.data_ptr() in rounded else tensor.dtype)
-            for name, tensor in model_tensors(network).items()
-        }
-    )
+    packed = {
+        name: tensor.to(torch.bfloat16 if tensor.data_ptr() in rounded else tensor.dtype)
+        for name, tensor in model_tensors(network).items()
+    }
+    return save({name: tensor.cpu().contiguous() for name, tensor in packed.items()})
 
 
 def unpack(content: bytes, model: str, *, classes: int, channels: int) -> nn.Module:
