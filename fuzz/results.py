@@ -24,7 +24,7 @@ from upright.train import log as train_log
 from upright.train.checkpoint import Checkpoint
 from upright.train.weights import model_tensors
 
-__all__ = ["TARGETS"]
+__all__ = ["TARGETS", "example_record"]
 
 _NETWORK = "convnet0.25"
 
@@ -199,16 +199,20 @@ def _weights_seeds() -> list[bytes]:
     return [whole, whole[:-9], b"", save(halved), save(cut), save({}), b"\xff" * 16]
 
 
-def _record_seeds() -> list[bytes]:
-    record = records.Record(
+def example_record() -> records.Record:
+    """A record of nothing."""
+    return records.Record(
         dataset="glyphs", method="std", model="convnet", seed=1, recipe={"a": [1]}, recipe_hash="x",
         evaluation={"limit": None}, measured={"nat": 0.5}, images=2,
         reported={"nat": records.Reported(mean=0.5, stderr=None, table="t")}, steps=3,
         train_seconds=1.0, evaluate_seconds=1.0, forward_passes=4, data_digest={"a": "b"},
         commit=None, versions={"a": "1"}, hardware="cpu", finished="2020-01-01T00:00:00+00:00",
     )  # fmt: skip
+
+
+def _record_seeds() -> list[bytes]:
     with TemporaryDirectory() as folder:
-        records.append(Path(folder, "file"), record)
+        records.append(Path(folder, "file"), example_record())
         line = Path(folder, "file").read_bytes()
     long = line.replace(b'"seed": 1', b'"seed": ' + b"9" * 5000)
     return [

@@ -6,6 +6,7 @@ import datafiles
 import modelfiles
 import results
 import texts
+import zoofiles
 from guard import Target
 
 __all__ = ["TARGETS"]
@@ -17,5 +18,6 @@ TARGETS: dict[str, Target] = {
         *results.TARGETS,
         *datafiles.TARGETS,
         *modelfiles.TARGETS,
+        *zoofiles.TARGETS,
     )
 }

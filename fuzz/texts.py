@@ -77,9 +77,11 @@ def _options(data: bytes, folder: Path) -> None:
 
 def _environment(data: bytes, folder: Path) -> None:
     value = os.fsdecode(data.replace(b"\0", b""))
-    with contextlib.chdir(folder), mock.patch.dict(os.environ, UPRIGHT_DATA=value):
+    told = {"UPRIGHT_DATA": value, "UPRIGHT_ZOO": value}
+    with contextlib.chdir(folder), mock.patch.dict(os.environ, told):
         _run(["data", "list"])
         _run(["data", "check"])
+        _run(["zoo", "list"])
 
 
 def _arguments(data: bytes, folder: Path) -> None:
@@ -164,6 +166,9 @@ TARGETS = (
             "data\nlist",
             "data\ncheck\ncifar10",
             "data\nfetch\nsvhn\n--from\nx.mat",
+            "zoo\nlist",
+            "zoo\nshow\n../x",
+            "zoo\nadd\nrun\n--into\nx\n--limit\n2\n--attack\nwo-3",
             "--version",
             "--help",
             "evaluate\n--help",

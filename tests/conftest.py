@@ -1,10 +1,17 @@
 """Settings that all tests share."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from upright.train import TrainedRun
+    from upright.zoo import Entry
 
 # No deadline: how long one example takes says more about the machine than about the code.
 settings.register_profile("upright", deadline=None)
@@ -23,3 +30,27 @@ def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = made_up_page.results(tmp_path_factory.mktemp("results"))
     assert main(["report", str(folder), "--out", str(folder / "report")]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> TrainedRun:
+    """A run of a second; not to be changed."""
+    import tiny_zoo
+
+    return tiny_zoo.train_small(tmp_path_factory.mktemp("small") / "run")
+
+
+@pytest.fixture(scope="session")
+def packed_run(small_run: TrainedRun, tmp_path_factory: pytest.TempPathFactory) -> Entry:
+    """The run, packed for the zoo; not to be changed."""
+    import tiny_zoo
+
+    return tiny_zoo.zoo_of(small_run, tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture
+def entry(packed_run: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """The packed run in a zoo that a test may damage, and in which commands look."""
+    import tiny_zoo
+
+    return tiny_zoo.copy_of(packed_run, tmp_path / "zoo", monkeypatch)

@@ -287,6 +287,14 @@ class TestOrigin:
         (package / "__init__.py").write_text("changed = True\n")
         assert origin.commit(package) == f"{clean}+dirty"
 
+    def test_entries_of_the_zoo_are_no_code(self, package):
+        clean = origin.commit(package)
+        (package / "zoo" / "entries" / "cifar10").mkdir(parents=True)
+        (package / "zoo" / "entries" / "cifar10" / "std.json").touch()
+        assert origin.commit(package) == clean
+        (package / "zoo" / "new.py").touch()
+        assert origin.commit(package) == f"{clean}+dirty"
+
     def test_a_package_in_someone_else_s_checkout_has_no_commit(self, package):
         installed = package.parent / "site-packages"
         installed.mkdir()

@@ -190,12 +190,12 @@ class TestNames:
     def test_a_new_kind_is_one_function_and_goes_before_modules(self, monkeypatch):
         monkeypatch.setattr(registry, "_SOURCES", list(registry._SOURCES))
 
-        @model_source("zoo:NAME", "zoo:(.+)")
+        @model_source("attic:NAME", "attic:(.+)")
         def load(name: str, *, device: torch.device):
             return lambda images: (name, device, images)
 
-        assert load_model("zoo:small")(1) == ("small", CPU, 1)
-        assert "zoo:NAME" in model_names()
+        assert load_model("attic:small")(1) == ("small", CPU, 1)
+        assert "attic:NAME" in model_names()
 
 
 class TestOnnx:

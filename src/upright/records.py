@@ -22,7 +22,17 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Damage", "Key", "Record", "Records", "Reported", "append", "read"]
+__all__ = [
+    "Damage",
+    "Key",
+    "Record",
+    "Records",
+    "Reported",
+    "append",
+    "from_json",
+    "read",
+    "to_json",
+]
 
 _VERSION = 1
 """Of the lines; to be raised when a field changes its meaning."""
@@ -128,7 +138,7 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     With ``once``, nothing is added where the file has a record with the same key; the answer says
     whether one was added.
     """
-    line = json.dumps({"version": _VERSION, **asdict(record)}, allow_nan=False).encode() + b"\n"
+    line = json.dumps(to_json(record), allow_nan=False).encode() + b"\n"
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # O_APPEND and a single write keep lines whole even where the lock does not reach.
@@ -192,9 +202,19 @@ def _ends_a_line(handle: int, size: int) -> bool:
 
 
 def _parse(line: bytes) -> Record:
-    content = json.loads(line.decode(), parse_constant=_refuse)
+    return from_json(json.loads(line.decode(), parse_constant=_refuse))
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """Give a record as JSON holds it, with the version of its fields."""
+    return {"version": _VERSION, **asdict(record)}
+
+
+def from_json(content: object) -> Record:
+    """Make a record of what ``to_json`` gave; a field that is missing or wrong is named."""
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
+    content = dict(content)
     version = content.pop("version", None)
     if version != _VERSION:
         raise ValueError(f"of version {version!r}, but this program reads version {_VERSION}")

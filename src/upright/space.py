@@ -72,6 +72,17 @@ class TransformSpace:
             return self
         return replace(self, max_dx=self.max_dx * width, max_dy=self.max_dy * height, unit="px")
 
+    def in_words(self) -> str:
+        """Say how far images are moved.
+
+        >>> TransformSpace().in_words()
+        'shifts of at most 3 px, rotations of at most 30 degrees'
+        """
+        unit, scale = ("px", 1.0) if self.unit == "px" else ("% of the image", 100.0)
+        shifts = dict.fromkeys(f"{scale * limit:g}" for limit in (self.max_dx, self.max_dy))
+        shift = " by ".join(shifts)
+        return f"shifts of at most {shift} {unit}, rotations of at most {self.max_angle:g} degrees"
+
     @property
     def limits(self) -> tuple[float, float, float]:
         """The limits of dx and dy in pixels and of the angle in degrees."""

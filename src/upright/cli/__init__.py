@@ -15,7 +15,7 @@ from typing import Any
 from tyro.extras import SubcommandApp
 
 from upright import __version__
-from upright.cli import data
+from upright.cli import data, zoo
 from upright.cli.evaluate import Evaluate
 from upright.cli.messages import one_line, one_line_warnings, say
 from upright.cli.oracle import oracle_command
@@ -34,6 +34,7 @@ _COMMANDS: dict[str, Command | dict[str, Command]] = {
     "oracle": oracle_command,
     "report": Report,
     "data": {"fetch": data.fetch, "check": data.check, "list": data.list_sets},
+    "zoo": {"list": zoo.list_models, "show": zoo.show, "add": zoo.add},
 }
 
 _DESCRIPTION = (

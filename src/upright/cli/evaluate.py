@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
+from upright import zoo
 from upright.attacks import parse_attack
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice
@@ -60,8 +61,9 @@ class Evaluate:
 
     model: Positional[Annotated[str, arg(metavar="MODEL")]]
     """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export, the
-    folder of a run of `upright train`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL
-    averages its logits over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
+    folder of a run of `upright train`, a trained zoo:NAME of `upright zoo list`, or
+    stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits over 10 random poses,
+    tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""
@@ -104,8 +106,8 @@ class Evaluate:
     json: _File = None
     """Write the result to this file; accuracies as fractions."""
     record: _File = None
-    """Add a line about a run of `upright train` to this file: what was measured, what the paper
-    reports, and what it takes to measure it again."""
+    """Add a line about a run of `upright train`, or a model of the zoo, to this file: what was
+    measured, what the paper reports, and what it takes to measure it again."""
     save: _Folder = None
     """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
     and confidence at every pose of the grid. Several models go side by side."""
@@ -160,9 +162,12 @@ class Evaluate:
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
-        folder = Path(self.model)
-        asked = self.record is not None or (self.save is not None and folder.is_dir())
-        return FinishedRun.open(folder) if asked else None
+        folder, in_zoo = Path(self.model), self.model.startswith("zoo:")
+        if self.record is None and (self.save is None or not (in_zoo or folder.is_dir())):
+            return None
+        if in_zoo:
+            return FinishedRun.of_card(zoo.card(self.model.removeprefix("zoo:")))
+        return FinishedRun.open(folder)
 
     def _check_save(self, attacks: Sequence[str]) -> None:
         if self.save is None:

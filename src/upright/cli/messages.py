@@ -17,13 +17,17 @@ from upright.checks import SuspiciousInput
 from upright.objective import GRAMMAR
 from upright.ranks import Ranks, joined_ranks
 
-__all__ = ["one_line", "one_line_warnings", "one_voice", "say"]
+__all__ = ["one_line", "one_line_warnings", "one_voice", "printable", "say"]
 
 
 def say(text: str) -> None:
     """Write a line to stderr; what a file may have brought into it cannot steer the terminal."""
-    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-    print(f"upright: {shown}", file=sys.stderr)
+    print(f"upright: {printable(text)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Write out what could steer a terminal, or cannot be printed at all."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def one_line(error: BaseException) -> str:

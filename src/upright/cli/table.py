@@ -13,7 +13,7 @@ __all__ = ["evaluation_table"]
 
 def evaluation_table(evaluation: Evaluation, *, title: str, space: TransformSpace) -> Table:
     """Lay out an evaluation, a line for each attack; accuracies in percent."""
-    table = Table(title=Text(title), caption=Text(_limits(space)))
+    table = Table(title=Text(title), caption=Text(space.in_words()))
     table.add_column("attack", overflow="fold")
     for heading in ("accuracy %", "95 % interval", "forward passes", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -34,11 +34,3 @@ def _figures(accuracy: float, interval: Interval, passes: int, seconds: float) -
         f"{passes:,}",
         f"{seconds:.1f}",
     ]
-
-
-def _limits(space: TransformSpace) -> str:
-    if space.unit == "px":
-        shift = f"{space.max_dx:g} px"
-    else:
-        shift = f"{100 * space.max_dx:g} % of the image"
-    return f"shifts of at most {shift}, rotations of at most {space.max_angle:g} degrees"

@@ -4,6 +4,7 @@ from upright.reproduce.cluster import RayEngine, ray_engine
 from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
 from upright.reproduce.keep import Subject, choose_shown, grid_among, keep
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
+from upright.reproduce.pack import add_to_zoo
 from upright.reproduce.plan import Wanted, paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
 from upright.reproduce.reported import Row, all_reported, paper_rows, reported
@@ -21,6 +22,7 @@ __all__ = [
     "Subject",
     "Task",
     "Wanted",
+    "add_to_zoo",
     "all_reported",
     "choose_shown",
     "grid_among",

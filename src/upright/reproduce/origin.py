@@ -28,7 +28,9 @@ def commit(package: Path = _PACKAGE) -> str | None:
     # Only a file that git tracks shows that the checkout around the package is the package's own.
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
-    head, changes = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain", ".")
+    # Entries of the zoo are no code: several are added one after the other.
+    changes = _git(package, "status", "--porcelain", ".", ":(exclude)zoo/entries")
+    head = _git(package, "rev-parse", "HEAD")
     return f"{head}+dirty" if head and changes else head
 
 

@@ -19,6 +19,7 @@ from upright.reproduce.origin import commit, hardware, versions
 from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
 from upright.train import Recipe, RunDirectory
+from upright.zoo import Card
 
 __all__ = ["FinishedRun", "digests_of", "record_of"]
 
@@ -30,6 +31,13 @@ class FinishedRun:
     recipe: Recipe
     seconds: float
     """Of training, over all resumptions."""
+    packed: bool = False
+    """Whether its weights were rounded to bfloat16 afterwards, as the zoo has them."""
+
+    @staticmethod
+    def of_card(card: Card) -> FinishedRun:
+        """The run that a model of the zoo was."""
+        return FinishedRun(card.recipe, card.records[0].train_seconds, packed=True)
 
     @staticmethod
     def open(path: Path) -> FinishedRun:
@@ -82,7 +90,7 @@ def record_of(
         seed=recipe.seed,
         recipe=recipe.as_json(),
         recipe_hash=recipe.hash,
-        evaluation=dict(settings),
+        evaluation=dict(settings) | ({"weights": "bfloat16"} if run.packed else {}),
         measured=measured,
         images=len(evaluation),
         reported=_reported(known, recipe, measured) if known and comparable else {},

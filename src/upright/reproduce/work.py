@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data import load_data
@@ -25,7 +26,7 @@ from upright.reproduce.record import FinishedRun, record_of
 from upright.space import PAPER
 from upright.train import Recipe, load_network, train
 
-__all__ = ["Task", "is_trained", "measure", "perform", "run_folder"]
+__all__ = ["Task", "is_trained", "measure", "measure_network", "perform", "run_folder"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,43 +89,51 @@ def is_trained(task: Task, runs: Path) -> bool:
 def measure(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
-    """Evaluate a run that was trained: the grids in its own precision, S-PGD in float32.
+    """Evaluate a run that was trained, in its own precision."""
+    folder = run_folder(task, runs)
+    run, network = FinishedRun.open(folder), load_network(folder).to(device)
+    precision = task.recipe.precision
+    yield from measure_network(
+        task, run, network, precision=precision, device=device, states=folder, progress=progress
+    )
 
-    The signs of a gradient in bfloat16 are not always those of the gradient.
+
+def measure_network(
+    task: Task,
+    run: FinishedRun,
+    network: nn.Module,
+    *,
+    precision: str,
+    device: torch.device,
+    states: Path | None = None,
+    progress: bool = False,
+) -> Iterator[Record]:
+    """Evaluate a run's network on the test images: the grids in this precision, S-PGD in float32.
+
+    The signs of a gradient in bfloat16 are not always those of the gradient. With a folder for
+    ``states``, an evaluation that was stopped is continued.
     """
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = [name for name in parsed if isinstance(parsed[name], CandidateSearch)]
     climbing = [name for name in parsed if name not in listed]
-    folder = run_folder(task, runs)
-    if listed or not climbing:
-        yield _measure(task, folder, listed, task.recipe.precision, device, progress)
-    if climbing:
-        yield _measure(task, folder, climbing, "float32", device, progress)
-
-
-def _measure(
-    task: Task,
-    folder: Path,
-    attacks: Sequence[str],
-    precision: str,
-    device: torch.device,
-    progress: bool,
-) -> Record:
-    run, network = FinishedRun.open(folder), load_network(folder).to(device)
+    groups = [(listed, precision)] if listed or not climbing else []
+    groups += [(climbing, "float32")] if climbing else []
     data = load_data(task.recipe.data, split="test", limit=task.test_images)
-    settings = _settings(task, precision)
-    evaluation = evaluate(
-        in_half_precision(network) if precision == "bfloat16" else network,
-        (data.images, data.labels),
-        attacks=attacks,
-        only_accuracy=True,
-        device=device,
-        state=folder / f"evaluation-{_digest(settings, attacks)}.safetensors",
-        progress=progress,
-    )
-    return record_of(
-        run, evaluation, data_name=task.recipe.data, data=data, settings=settings, device=device
-    )
+    for attacks, kind in groups:
+        settings = _settings(task, kind)
+        file = f"evaluation-{_digest(settings, attacks)}.safetensors"
+        evaluation = evaluate(
+            in_half_precision(network) if kind == "bfloat16" else network,
+            (data.images, data.labels),
+            attacks=attacks,
+            only_accuracy=True,
+            device=device,
+            state=None if states is None else states / file,
+            progress=progress,
+        )
+        yield record_of(
+            run, evaluation, data_name=task.recipe.data, data=data, settings=settings, device=device
+        )
 
 
 def _settings(task: Task, precision: str) -> dict[str, Any]:

@@ -25,9 +25,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from upright.files import remove_left_over, write_whole
-from upright.models import build_network
 from upright.train.recipe import Recipe
-from upright.train.weights import load_weights
+from upright.train.weights import build_with
 
 __all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
 
@@ -208,9 +207,8 @@ def load_network(path: Path) -> nn.Module:
     checkpoint = run.load()
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
-    # Or a few bytes in run.json could ask for a network that fills all memory.
-    if all(len(run.classes) not in tensor.shape for tensor in checkpoint.tensors.values()):
-        raise ValueError(f"{path}: no weights are for its {len(run.classes)} classes")
-    model = build_network(run.recipe.model, classes=len(run.classes), channels=run.channels)
-    load_weights(model, checkpoint.tensors)
-    return model.eval()
+    name, classes = run.recipe.model, len(run.classes)
+    try:
+        return build_with(checkpoint.tensors, name, classes=classes, channels=run.channels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["load_weights", "model_tensors"]
+from upright.models import build_network
+
+__all__ = ["build_with", "load_weights", "model_tensors"]
 
 _PREFIX = "model/"
 
@@ -30,3 +32,13 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+
+
+def build_with(tensors: dict[str, Tensor], name: str, *, classes: int, channels: int) -> nn.Module:
+    """Build a network by name with these weights, in evaluation mode."""
+    # Or a few bytes beside the weights could ask for a network that fills all memory.
+    if all(classes not in tensor.shape for tensor in tensors.values()):
+        raise ValueError(f"no weights are for its {classes} classes")
+    model = build_network(name, classes=classes, channels=channels)
+    load_weights(model, tensors)
+    return model.eval()

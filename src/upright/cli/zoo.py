@@ -1,0 +1,105 @@
+"""``upright zoo list|show|add``: trained networks, their cards, and how new ones get there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tyro.conf import Positional, UseAppendAction, arg
+
+from upright import zoo
+from upright.checks import check_at_least_1
+from upright.cli.messages import printable, say
+from upright.cli.options import parse_device, writable
+from upright.reproduce import add_to_zoo
+from upright.zoo.text import measured_percent, paper_percent
+
+__all__ = ["add", "list_models", "show"]
+
+
+def list_models() -> None:
+    """List the models of the zoo, with what was measured and what the paper reports."""
+    cards = []
+    for name in zoo.names():
+        try:
+            cards.append(zoo.card(name))
+        except ValueError as error:  # one that is damaged costs no other
+            say(f"warning: {error}")
+    if not cards:
+        print("No model is in this installation; `upright zoo add` makes one from a run.")
+        return
+    metrics = list(dict.fromkeys(metric for card in cards for metric in card.measured))
+    table = Table(caption="accuracies in percent; in brackets the paper's, with standard error")
+    table.add_column("zoo:", overflow="fold")
+    table.add_column("trained by", overflow="fold")
+    for heading in (*metrics, "images"):
+        table.add_column(heading, justify="right")
+    for card in cards:
+        images = max(record.images for record in card.records)
+        cells = [_cell(card, metric) for metric in metrics]
+        table.add_row(*map(Text, (card.name, card.recipe.objective, *cells, f"{images:,}")))
+    Console().print(table)
+
+
+def show(name: Annotated[str, Positional, arg(metavar="NAME")], /) -> None:
+    """Print the card of a model as Markdown: training, numbers, limits.
+
+    Args:
+        name: Of the model, as in cifar10/kl-rob-wo10.
+    """
+    print(printable(zoo.to_markdown(zoo.card(name.removeprefix("zoo:")))), end="")
+
+
+def add(
+    run: Annotated[Path, Positional, arg(metavar="RUN")],
+    /,
+    *,
+    into: Annotated[Path, arg(metavar="DIR")],
+    name: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    attack: UseAppendAction[
+        Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
+    ] = (),
+    limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
+    precision: Literal["float32", "bfloat16"] = "float32",
+    device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    note: Annotated[str, arg(metavar="TEXT", help_behavior_hint="")] = "",
+) -> None:
+    """Pack a finished run in bfloat16, measure what was packed, and write its files with a card.
+
+    Args:
+        run: A folder of `upright train`.
+        into: The folder of the zoo. UPRIGHT_ZOO=DIR lets other commands look there.
+        name: DATASET/NAME; without, made of the recipe, as in cifar10/kl-rob-wo10.
+        attack: Measured beside the natural accuracy, may be given several times; without, grid-775.
+        limit: Measure the first N test images only; the card says so.
+        precision: Of the network while it is measured.
+        device: Where to compute, such as cpu or cuda; a GPU where there is one.
+        note: What else the card is to say, such as of which seeds this is the best.
+    """
+    check_at_least_1(limit=limit)
+    writable(into / "x" / "x.json")
+    entry = add_to_zoo(
+        run,
+        into,
+        name=name,
+        attacks=attack or ("grid-775",),
+        limit=limit,
+        precision=precision,
+        device=parse_device(device),
+        note=note,
+        progress=sys.stderr.isatty(),
+    )
+    kilobytes = entry.weights_file.stat().st_size / 1000
+    print(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
+
+
+def _cell(card: zoo.Card, metric: str) -> str:
+    if metric not in card.measured:
+        return "-"
+    record = card.measured[metric]
+    paper = paper_percent(record, metric)
+    return measured_percent(record, metric) + (f" ({paper})" if paper else "")

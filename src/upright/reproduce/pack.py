@@ -1,0 +1,76 @@
+"""From a run that is finished to an entry of the zoo.
+
+The card's numbers are of the packed weights: these are evaluated, not the checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from upright.data import load_data
+from upright.objective import LocNet, parse_objective
+from upright.reproduce.record import FinishedRun
+from upright.reproduce.work import Task, measure_network
+from upright.train import RunDirectory, load_network
+from upright.zoo import Card, Entry, entry_name, pack, unpack
+
+__all__ = ["add_to_zoo"]
+
+
+def add_to_zoo(
+    path: Path,
+    folder: Path,
+    *,
+    name: str | None = None,
+    attacks: tuple[str, ...] = ("grid-775",),
+    limit: int | None = None,
+    precision: str = "float32",
+    device: torch.device | str = "cpu",
+    note: str = "",
+    progress: bool = False,
+) -> Entry:
+    """Pack a run's weights, evaluate them on the run's test images, and write weights and card.
+
+    Args:
+        path: the run's folder.
+        folder: of the zoo; the entry becomes ``folder/DATASET/NAME.json`` and ``.safetensors``.
+        name: ``DATASET/NAME``; without, made of the recipe, see ``entry_name``.
+        attacks: to measure beside the natural accuracy.
+        limit: measure the first so many test images only; the card says so.
+        precision: of the network while it is measured, ``float32`` or ``bfloat16``.
+        device: where to evaluate.
+        note: what else the card is to say.
+        progress: show a bar with the time left.
+    """
+    run, finished, device = RunDirectory.open(path), FinishedRun.open(path), torch.device(device)
+    recipe = run.recipe
+    if isinstance(parse_objective(recipe.objective), LocNet):
+        raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
+    entry = Entry(folder, name or entry_name(recipe))
+    entry.check_free()
+    weights = pack(load_network(path))
+    network = unpack(weights, recipe.model, classes=len(run.classes), channels=run.channels)
+    records = measure_network(
+        Task(recipe=recipe, attacks=attacks, test_images=limit),
+        replace(finished, packed=True),
+        network.to(device),
+        precision=precision,
+        device=device,
+        progress=progress,
+    )
+    _, *size = load_data(recipe.data, split="test", limit=1).images.shape[1:]
+    card = Card(
+        name=entry.name,
+        classes=run.classes,
+        image_shape=(run.channels, size[0], size[1]),
+        train_digest=run.data_digest,
+        weights_digest=hashlib.sha256(weights).hexdigest(),
+        records=tuple(records),
+        note=note,
+    )
+    entry.write(card, weights)
+    return entry

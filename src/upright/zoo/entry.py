@@ -1,0 +1,115 @@
+"""An entry of the zoo: its name, and the two files that it consists of."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from upright.files import write_whole
+from upright.train import Recipe
+from upright.zoo.card import Card, read_card, write_card
+from upright.zoo.weights import unpack
+
+__all__ = ["Entry", "entry_name"]
+
+_PART = r"[a-z0-9][a-z0-9._-]{0,99}"
+_NAME = re.compile(f"{_PART}/{_PART}")
+_MEND = "install upright again, or make the entry again with `upright zoo add`"
+
+
+def entry_name(recipe: Recipe) -> str:
+    """Name an entry after what its network was trained on, and how.
+
+    >>> entry_name(Recipe(objective="KL(rob, Wo-10)", data="cifar10"))
+    'cifar10/kl-rob-wo10'
+    >>> entry_name(Recipe(objective="std*", data="svhn", model="gresnet44"))
+    'svhn/std-star-gresnet44'
+    """
+    words = [recipe.objective, *([recipe.model] if recipe.model != Recipe.model else [])]
+    return f"{_plain(recipe.data)}/{_plain(' '.join(words))}"
+
+
+def _plain(text: str) -> str:
+    text = text.lower().replace("*", "-star").replace("λ", "lambda").replace("×", "x")
+    text = text.replace("wo-", "wo").replace("s-pgd", "spgd")
+    return "-".join(re.findall(r"[a-z0-9][a-z0-9.]*", text))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a model of the zoo lies, or is to lie."""
+
+    folder: Path
+    name: str
+
+    def __post_init__(self) -> None:
+        # What is no name of an entry must not become a path: it could lead out of the folder.
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.name!r} is no name of a model; write DATASET/NAME in small letters, "
+                "digits, dots, dashes and underscores, as in cifar10/kl-rob-wo10"
+            )
+
+    @staticmethod
+    def all_in(folder: Path) -> tuple[Entry, ...]:
+        """The entries of a folder, by name; a folder that is not there has none."""
+        found = (file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.json"))
+        names = sorted(name.as_posix() for name in found)
+        return tuple(Entry(folder, name) for name in names if _NAME.fullmatch(name))
+
+    @property
+    def card_file(self) -> Path:
+        """Of the card."""
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def weights_file(self) -> Path:
+        """Of the weights."""
+        return self.folder / f"{self.name}.safetensors"
+
+    def card(self) -> Card:
+        """Read the card."""
+        try:
+            return read_card(self.name, self.card_file.read_bytes())
+        except OSError as error:
+            raise ValueError(f"{self.card_file} cannot be read; {_MEND}") from error
+        except ValueError as error:
+            raise ValueError(f"{self.card_file} is damaged ({error}); {_MEND}") from error
+
+    def load(self, *, device: torch.device | str = "cpu") -> nn.Module:
+        """Build the network with its weights, in evaluation mode; their digest is checked."""
+        card = self.card()
+        try:
+            content = self.weights_file.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{self.weights_file} cannot be read; {_MEND}") from error
+        if hashlib.sha256(content).hexdigest() != card.weights_digest:
+            raise ValueError(f"{self.weights_file} is not the file of its card; {_MEND}")
+        try:
+            network = unpack(
+                content,
+                card.recipe.model,
+                classes=len(card.classes),
+                channels=card.image_shape[0],
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.weights_file} does not fit its card ({error})") from error
+        return network.to(device)
+
+    def check_free(self) -> None:
+        """Check that no entry is there yet."""
+        if self.card_file.exists():
+            raise ValueError(
+                f"{self.card_file} is there already; remove it, or choose another name or folder"
+            )
+
+    def write(self, card: Card, weights: bytes) -> None:
+        """Write both files, the card last: an entry without a card does not count."""
+        self.check_free()
+        write_whole(self.weights_file, weights)
+        write_whole(self.card_file, write_card(card))
