@@ -86,7 +86,7 @@ def network_for(name: str, device: str, forward: str, batch: int) -> nn.Module:
         return InFixedBatches(torch.compile(InHalfPrecision(network), dynamic=False), batch)
     if not can_fuse(network):
         raise SystemExit("--forward fused needs a GPU, Triton and a ResNet; take another one")
-    return InFixedBatches(FusedResNet(cast(ResNet, network)).freeze(), batch)
+    return InFixedBatches(FusedResNet(cast(ResNet, network), torch.float16).freeze(), batch)
 
 
 def search_cost(model: nn.Module, images: Tensor, *, batch: int, repeats: int) -> SearchCost:

@@ -93,7 +93,7 @@ def grid_model() -> FusedResNet:
     """A network as an evaluation runs it."""
     model = build_network("resnet32").to(CUDA).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     assert isinstance(model, ResNet)
-    return FusedResNet(model).freeze()
+    return FusedResNet(model, torch.float16).freeze()
 
 
 def grid_times(data: LabelledImages, batch: int) -> dict[str, float]:

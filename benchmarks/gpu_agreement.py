@@ -1,6 +1,6 @@
 """On how many images of a data set float32 and the fast path disagree, for a trained run.
 
-    python benchmarks/gpu_agreement.py RUN [--data cifar10] [--attack grid-775]
+    python benchmarks/gpu_agreement.py RUN [--data cifar10] [--precision float16]
 
 Both evaluate the same weights on the whole test split, on a GPU. The fast path may differ on at
 most 0.1 % of the images.
@@ -27,12 +27,16 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("--data", default="cifar10")
     parser.add_argument("--attack", default="grid-775")
+    parser.add_argument("--precision", choices=("float16", "bfloat16"), default="float16")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     data = load_data(options.data, split="test")
     model = load_model(options.run, device=CUDA)
     found: dict[str, Evaluation] = {}
-    for name, answers in (("float32", model), ("fast", in_half_precision(model))):
+    for name, answers in (
+        ("float32", model),
+        ("fast", in_half_precision(model, options.precision)),
+    ):
         began = time.perf_counter()
         found[name] = evaluate(
             answers,

@@ -71,6 +71,27 @@ def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
     return float((found.double() - exact).norm() / exact.norm())
 
 
+def test_float16_is_nearer_to_the_exact_logits_than_bfloat16() -> None:
+    model, images = trained_like(), torch.rand(64, 3, 32, 32, device=CUDA)
+    with torch.no_grad():
+        exact = model.double()(images.double())
+        model.float()
+        errors = {
+            dtype: relative(FusedResNet(model, dtype).freeze()(images), exact)
+            for dtype in (torch.float16, torch.bfloat16)
+        }
+    assert errors[torch.float16] < errors[torch.bfloat16] / 4
+
+
+def test_small_gradients_of_images_are_not_lost_in_float16() -> None:
+    model, images = trained_like(), torch.rand(8, 3, 32, 32, device=CUDA, requires_grad=True)
+    fused = FusedResNet(model, torch.float16).freeze()
+    large, small = (
+        torch.autograd.grad(size * fused(images)[:, 0].sum(), images)[0] for size in (1, 1e-9)
+    )
+    assert relative(1e9 * small, large.double()) < 2e-2
+
+
 @pytest.mark.parametrize("size", [(32, 32), (17, 30)])
 def test_fused_network_gives_the_gradient_of_the_images(size: tuple[int, int]) -> None:
     model, images = trained_like(), torch.rand(37, 3, *size, device=CUDA, requires_grad=True)

@@ -64,7 +64,7 @@ def add(
         Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
     ] = (),
     limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: Literal["float32", "float16", "bfloat16"] = "float32",
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
     note: Annotated[str, arg(metavar="TEXT", help_behavior_hint="")] = "",
 ) -> None:

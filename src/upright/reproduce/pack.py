@@ -14,7 +14,7 @@ import torch
 from upright.data import load_data
 from upright.objective import LocNet, parse_objective
 from upright.reproduce.record import FinishedRun
-from upright.reproduce.work import Task, measure_network
+from upright.reproduce.work import Precision, Task, measure_network
 from upright.train import RunDirectory, load_network
 from upright.zoo import Card, Entry, entry_name, pack, unpack
 
@@ -28,7 +28,7 @@ def add_to_zoo(
     name: str | None = None,
     attacks: tuple[str, ...] = ("grid-775",),
     limit: int | None = None,
-    precision: str = "float32",
+    precision: Precision = "float32",
     device: torch.device | str = "cpu",
     note: str = "",
     progress: bool = False,
@@ -41,7 +41,7 @@ def add_to_zoo(
         name: ``DATASET/NAME``; without, made of the recipe, see ``entry_name``.
         attacks: to measure beside the natural accuracy.
         limit: measure the first so many test images only; the card says so.
-        precision: of the network while it is measured, ``float32`` or ``bfloat16``.
+        precision: of the network while it is measured.
         device: where to evaluate.
         note: what else the card is to say.
         progress: show a bar with the time left.

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -26,7 +26,9 @@ from upright.reproduce.record import FinishedRun, record_of
 from upright.space import PAPER
 from upright.train import Recipe, load_network, train
 
-__all__ = ["Task", "is_trained", "measure", "measure_network", "perform", "run_folder"]
+__all__ = ["Precision", "Task", "is_trained", "measure", "measure_network", "perform", "run_folder"]
+
+Precision = Literal["float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +91,10 @@ def is_trained(task: Task, runs: Path) -> bool:
 def measure(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
-    """Evaluate a run that was trained, in its own precision."""
+    """Evaluate a run that was trained: in float32, or in half precision if it was trained so."""
     folder = run_folder(task, runs)
     run, network = FinishedRun.open(folder), load_network(folder).to(device)
-    precision = task.recipe.precision
+    precision: Precision = "float32" if task.recipe.precision == "float32" else "float16"
     yield from measure_network(
         task, run, network, precision=precision, device=device, states=folder, progress=progress
     )
@@ -103,27 +105,28 @@ def measure_network(
     run: FinishedRun,
     network: nn.Module,
     *,
-    precision: str,
+    precision: Precision,
     device: torch.device,
     states: Path | None = None,
     progress: bool = False,
 ) -> Iterator[Record]:
     """Evaluate a run's network on the test images: the grids in this precision, S-PGD in float32.
 
-    The signs of a gradient in bfloat16 are not always those of the gradient. With a folder for
-    ``states``, an evaluation that was stopped is continued.
+    The signs of a gradient in half precision are not always those of the gradient. With a folder
+    for ``states``, an evaluation that was stopped is continued.
     """
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = [name for name in parsed if isinstance(parsed[name], CandidateSearch)]
     climbing = [name for name in parsed if name not in listed]
-    groups = [(listed, precision)] if listed or not climbing else []
+    groups: list[tuple[list[str], Precision]] = []
+    groups += [(listed, precision)] if listed or not climbing else []
     groups += [(climbing, "float32")] if climbing else []
     data = load_data(task.recipe.data, split="test", limit=task.test_images)
     for attacks, kind in groups:
         settings = _settings(task, kind)
         file = f"evaluation-{_digest(settings, attacks)}.safetensors"
         evaluation = evaluate(
-            in_half_precision(network) if kind == "bfloat16" else network,
+            network if kind == "float32" else in_half_precision(network, kind),
             (data.images, data.labels),
             attacks=attacks,
             only_accuracy=True,
