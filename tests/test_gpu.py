@@ -12,6 +12,8 @@ import torch
 from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
 from upright.models import FusedResNet, FusedTraining, build_network
+from upright.models.fused import stage
+from upright.models.fused.stage import Shape, stage_kernel
 from upright.models.resnet import ResNet
 from upright.space import PAPER
 from upright.train import PLAIN, Recipe, Speed, train, train_together
@@ -69,6 +71,23 @@ def test_fused_network_gives_the_logits_of_the_layered_one(size: tuple[int, int]
 
 def relative(found: torch.Tensor, exact: torch.Tensor) -> float:
     return float((found.double() - exact).norm() / exact.norm())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_stage_in_one_kernel_gives_what_its_layers_give(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, images = trained_like(depth=20), torch.rand(37, 3, 32, 32, device=CUDA)
+    for size in (32, 16):
+        shape = Shape(512 // size, size, size, dtype)
+        assert stage_kernel(shape, images.device) is not None
+    with torch.no_grad():
+        at_once = FusedResNet(model, dtype)(images)
+        monkeypatch.setattr(stage, "stage_kernel", lambda *_: None)
+        layered = FusedResNet(model, dtype)(images)
+        exact = model.double()(images.double())
+    assert not torch.equal(at_once, layered)
+    assert relative(at_once, exact) < 1.2 * relative(layered, exact)
 
 
 def test_float16_is_nearer_to_the_exact_logits_than_bfloat16() -> None:

@@ -8,7 +8,6 @@ made of such passes; an ascent on the pose needs the way back to the images too.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -115,7 +114,7 @@ class FusedResNet:
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
         standard = standard_images(self.model, images, self.dtype)
-        (features,) = deque(_forward(self._layers, weights, standard), maxlen=1)
+        features = _features(self._layers, weights, standard)
         pooled = features.mean((1, 2), dtype=torch.float32)
         return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
 
@@ -140,32 +139,66 @@ def standard_images(model: ResNet, images: Tensor, dtype: torch.dtype) -> Tensor
     return padded.permute(0, 2, 3, 1).to(dtype).contiguous()
 
 
+def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
+    """Give the last activations; a stage by one kernel where its images fit into its memory."""
+    from upright.models.fused.stage import Shape, run_blocks, stage_kernel
+
+    raw = active = _layer(layers, weights, 0, standard)[1]
+    stages = {stage.start: stage for stage in layers.stages}
+    number = 0
+    while number < len(layers.blocks):
+        _, height, width, channels = active.shape
+        shape = Shape(channels, height, width, active.dtype)
+        kernel = stage_kernel(shape, active.device) if number in stages else None
+        if kernel is None:
+            _, raw, active = _block(layers, weights, number, raw, active)
+            number += 1
+        else:
+            last = stages[number].stop
+            convolutions = weights.of(range(2 * number + 1, 2 * last + 1))
+            raw, active = run_blocks(kernel, shape, active, raw, convolutions)
+            number = last
+    return active
+
+
 def _forward(layers: Layers, weights: Weights, standard: Tensor) -> Iterator[Tensor]:
-    """Give the activations after each convolution; those that nobody keeps are let go."""
+    """Give the activations after each convolution."""
+    raw = active = _layer(layers, weights, 0, standard)[1]
+    yield active
+    for number in range(len(layers.blocks)):
+        inner, raw, active = _block(layers, weights, number, raw, active)
+        yield from (inner, active)
+
+
+def _block(
+    layers: Layers, weights: Weights, number: int, raw: Tensor, active: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the activations between a block's convolutions, its sums, and their activations."""
+    shortcut = active if layers.blocks[number].activate_shortcut else raw
+    inner = _layer(layers, weights, 2 * number + 1, active)[1]
+    keeps_raw = number + 1 < len(layers.blocks)
+    return inner, *_layer(
+        layers, weights, 2 * number + 2, inner, shortcut=shortcut, keeps_raw=keeps_raw
+    )
+
+
+def _layer(
+    layers: Layers, weights: Weights, number: int, source: Tensor, **more: Any
+) -> tuple[Tensor, Tensor]:
+    """A convolution with all that follows it: the sum before the norm, and the activations."""
     from upright.models.fused.forward_kernels import convolve
 
-    def layer(number: int, source: Tensor, **more: Any) -> tuple[Tensor, Tensor]:
-        convolution = layers.convolutions[number]
-        return convolve(
-            source,
-            weights.kernels[number],
-            weights.scales[number],
-            weights.shifts[number],
-            after=convolution.out_channels,
-            stride=convolution.stride[0],
-            slope=SLOPE,
-            **more,
-        )
-
-    raw = active = layer(0, standard)[1]
-    yield active
-    for number, block in enumerate(layers.blocks):
-        shortcut = active if block.activate_shortcut else raw
-        active = layer(2 * number + 1, active)[1]
-        yield active
-        keeps_raw = number + 1 < len(layers.blocks)
-        raw, active = layer(2 * number + 2, active, shortcut=shortcut, keeps_raw=keeps_raw)
-        yield active
+    convolution = layers.convolutions[number]
+    return convolve(
+        source,
+        weights.kernels[number],
+        weights.scales[number],
+        weights.shifts[number],
+        after=convolution.out_channels,
+        stride=convolution.stride[0],
+        slope=SLOPE,
+        **more,
+    )
 
 
 class _Pass(torch.autograd.Function):

@@ -20,12 +20,33 @@ PADDED = 16
 
 @dataclass(frozen=True)
 class Weights:
-    """One entry for each convolution; a convolution goes with the norm that follows it."""
+    """Those of all convolutions, one after another, each with the norm that follows it."""
 
-    kernels: list[Tensor]
-    """after x 3 x 3 x before, flat, in half precision."""
-    scales: list[Tensor]
-    shifts: list[Tensor]
+    all_kernels: Tensor
+    """after x 3 x 3 x before each, in half precision."""
+    all_scales: Tensor
+    all_shifts: Tensor
+    kernel_sizes: list[int]
+    widths: list[int]
+
+    @cached_property
+    def kernels(self) -> list[Tensor]:
+        return list(self.all_kernels.split(self.kernel_sizes))
+
+    @cached_property
+    def scales(self) -> list[Tensor]:
+        return list(self.all_scales.split(self.widths))
+
+    @cached_property
+    def shifts(self) -> list[Tensor]:
+        return list(self.all_shifts.split(self.widths))
+
+    def of(self, convolutions: range) -> tuple[Tensor, Tensor, Tensor]:
+        """Kernels, scales and shifts of some convolutions in a row."""
+        first, last = convolutions.start, convolutions.stop
+        kernels = slice(sum(self.kernel_sizes[:first]), sum(self.kernel_sizes[:last]))
+        norms = slice(sum(self.widths[:first]), sum(self.widths[:last]))
+        return self.all_kernels[kernels], self.all_scales[norms], self.all_shifts[norms]
 
 
 class Layers:
@@ -47,13 +68,21 @@ class Layers:
     def kernel_sizes(self) -> list[int]:
         return [9 * conv.out_channels * _padded(conv.in_channels) for conv in self.convolutions]
 
-    def kernels(self, dtype: torch.dtype) -> list[Tensor]:
+    @cached_property
+    def stages(self) -> list[range]:
+        """Blocks in a row that leave the shape of what goes through them as it is."""
+        even = [block.stride == 1 and not block.missing for block in self.blocks]
+        starts = [n for n, same in enumerate(even) if same and not (n and even[n - 1])]
+        ends = [n + 1 for n, same in enumerate(even) if same and even[n + 1 : n + 2] != [True]]
+        return [range(*ends_of_run) for ends_of_run in zip(starts, ends, strict=True)]
+
+    def kernels(self, dtype: torch.dtype) -> Tensor:
         """All kernels in half precision, as the network has them now."""
         stem = self.model.stem
         padded = F.pad(stem.weight, [0, 0, 0, 0, 0, PADDED - stem.in_channels])
         each = [padded, *(conv.weight for conv in self.convolutions[1:])]
         flat = torch.cat([kernel.permute(0, 2, 3, 1).reshape(-1) for kernel in each])
-        return list(flat.to(dtype).split(self.kernel_sizes))
+        return flat.to(dtype)
 
     def of_norms(self, name: str) -> Tensor:
         """One kind of tensor of all norms, one after another."""
@@ -81,9 +110,7 @@ class Layers:
         )
 
     def _weights(self, dtype: torch.dtype, scale: Tensor, shift: Tensor) -> Weights:
-        return Weights(
-            self.kernels(dtype), list(scale.split(self.widths)), list(shift.split(self.widths))
-        )
+        return Weights(self.kernels(dtype), scale, shift, self.kernel_sizes, self.widths)
 
 
 def _padded(channels: int) -> int:

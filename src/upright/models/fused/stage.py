@@ -1,0 +1,169 @@
+"""Residual blocks of one shape in one CUDA kernel, where their activations fit into shared memory.
+
+The kernel is ``stage.cu``. It is CUDA C++ and not Triton, because a convolution reads its
+neighbours' activations from shared memory, which Triton does not let a program address.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from upright.models.fused.nvrtc import CudaKernel, compile_kernel
+from upright.models.resnet import SLOPE
+
+__all__ = ["Shape", "arrange", "run_blocks", "stage_kernel"]
+
+_MOST_SHARED_BYTES = 227 * 1024
+_LINES, _STRIP, _HALF = 8, 16, 16
+"""What a warp takes: lines, pixels of each, and output channels."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Activations that go through a stage, and how its kernel cuts the work."""
+
+    channels: int
+    height: int
+    width: int
+    dtype: torch.dtype
+
+    @property
+    def images(self) -> int:
+        """That a group of threads takes: enough for eight warps."""
+        return max(1, 8 // self._warps)
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.images * self._warps
+
+    @property
+    def shared_bytes(self) -> int:
+        padded = (self.height + 2) * (self.width + 1) + 1
+        return 2 * self.channels * self.images * (2 * padded + self.height * self.width)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the kernel takes it. More warps, or more channels, would lack registers."""
+        whole = self.height % _LINES == 0 and self.width % _STRIP == 0
+        return (
+            whole
+            and self.channels in (16, 32)
+            and self.dtype in (torch.float16, torch.bfloat16)
+            and self.threads <= 512
+            and self.shared_bytes <= _MOST_SHARED_BYTES
+        )
+
+    @property
+    def options(self) -> list[str]:
+        """For the compiler."""
+        groups = 2 if self.threads <= 256 and 2 * self.shared_bytes <= _MOST_SHARED_BYTES else 1
+        values = {
+            "CHANNELS": self.channels,
+            "HEIGHT": self.height,
+            "WIDTH": self.width,
+            "IMAGES": self.images,
+            "GROUPS": groups,
+            "SLOPE": f"{SLOPE}f",
+        }
+        half = ["-DBFLOAT"] if self.dtype == torch.bfloat16 else []
+        return [f"-D{name}={value}" for name, value in values.items()] + half
+
+    @property
+    def _warps(self) -> int:
+        """Of an image."""
+        parts = self.height // _LINES, self.width // _STRIP, self.channels // _HALF
+        return max(1, parts[0] * parts[1] * parts[2])
+
+
+@cache
+def stage_kernel(shape: Shape, device: torch.device) -> CudaKernel | None:
+    """Compile the kernel for a shape; None where it does not fit, or cannot be compiled here."""
+    if not shape.fits or torch.version.cuda is None:
+        return None
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    source = files("upright.models.fused").joinpath("stage.cu").read_text()
+    try:
+        with torch.cuda.device(device):
+            return compile_kernel(
+                source,
+                "stage",
+                shape.options,
+                threads=shape.threads,
+                shared_bytes=shape.shared_bytes,
+            )
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"networks run layer by layer: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def run_blocks(
+    kernel: CudaKernel,
+    shape: Shape,
+    active: Tensor,
+    raw: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Take activations through residual blocks.
+
+    Args:
+        kernel: of the shape.
+        shape: of the activations.
+        active: what enters the first convolution, N x H x W x C, contiguous.
+        raw: what is added to the second, like ``active``.
+        weights: of all convolutions: kernels, each C x 3 x 3 x C, one after another; factors and
+            offsets of the norm that follows each, float32.
+
+    Returns:
+        The sums that leave the last block, and the activations, normed by the norm after it.
+    """
+    kernels, scale, shift = weights
+    raw_out, active_out = torch.empty_like(raw), torch.empty_like(active)
+    count, blocks = len(active), scale.numel() // shape.channels // 2
+    with torch.cuda.device_of(active):
+        kernel.launch(
+            -(-count // shape.images),
+            active,
+            raw,
+            active_out,
+            raw_out,
+            arrange(kernels, shape.channels),
+            scale,
+            shift,
+            count,
+            blocks,
+        )
+    return raw_out, active_out
+
+
+def arrange(kernels: Tensor, channels: int) -> Tensor:
+    """Lay kernels out as the lanes of a warp hold them."""
+    return kernels.view(-1, 9 * channels * channels)[:, _places(channels, kernels.device)]
+
+
+@cache
+def _places(channels: int, device: torch.device) -> Tensor:
+    """Where each value of a kernel's new layout is in the old one.
+
+    A lane has, for every tap and sixteen channels before, two columns of the matrix of a product,
+    of eight output channels each; and of a column four values, two of each half.
+    """
+    depth = channels // _HALF
+    order = product(range(depth), range(9), range(depth), range(32), range(2), range(2), range(2))
+    places = [
+        ((2 * part + side) * 8 + lane // 4) * 9 * channels
+        + tap * channels
+        + 16 * inner
+        + 8 * half
+        + 2 * (lane % 4)
+        + odd
+        for part, tap, inner, lane, side, half, odd in order
+    ]
+    return torch.tensor(places, device=device)

@@ -1,0 +1,203 @@
+// Runs the kernel of stage.cu on a CPU: its threads are fibers, and the instructions that a warp
+// takes together are carried out when all its lanes have come to them. Where the lanes of a warp
+// come to different ones, as where a thread leaves early, it stops with an error.
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#define ON_HOST
+#define __device__
+#define __global__
+#define __shared__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+using std::min;
+
+struct uint4 {
+    uint32_t x, y, z, w;
+};
+struct float2 {
+    float x, y;
+};
+struct Index {
+    int x;
+};
+
+enum class At { START, MATRICES, PRODUCT, BARRIER, END };
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    At at = At::START;
+    const void* place;
+    uint32_t (*matrices)[4];
+    float (*sum)[4];
+    uint32_t a[4], b[2];
+};
+
+static ucontext_t scheduler;
+static std::vector<Fiber> fibers;
+static Index threadIdx, blockIdx;
+
+#define LANE (threadIdx.x & 31)
+#define WARP (threadIdx.x >> 5)
+
+static void wait_at(At at) {
+    const int mine = threadIdx.x;
+    fibers[mine].at = at;
+    swapcontext(&fibers[mine].context, &scheduler);
+}
+
+static void __syncthreads() { wait_at(At::BARRIER); }
+
+static void load_matrices(uint32_t (&a)[4], const void* place) {
+    Fiber& fiber = fibers[threadIdx.x];
+    fiber.place = place, fiber.matrices = &a;
+    wait_at(At::MATRICES);
+}
+
+static void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    Fiber& fiber = fibers[threadIdx.x];
+    std::copy(a, a + 4, fiber.a);
+    fiber.b[0] = b0, fiber.b[1] = b1, fiber.sum = &sum;
+    wait_at(At::PRODUCT);
+}
+
+static uint16_t to_half(float value) {
+    uint16_t bits;
+#ifdef BFLOAT
+    uint32_t all;
+    std::memcpy(&all, &value, 4);
+    bits = (all + 0x7fff + (all >> 16 & 1)) >> 16;
+#else
+    const _Float16 half = static_cast<_Float16>(value);
+    std::memcpy(&bits, &half, 2);
+#endif
+    return bits;
+}
+
+static float from_half(uint16_t bits) {
+#ifdef BFLOAT
+    const uint32_t all = static_cast<uint32_t>(bits) << 16;
+    float value;
+    std::memcpy(&value, &all, 4);
+    return value;
+#else
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return half;
+#endif
+}
+
+static uint32_t pack(float low, float high) {
+    return to_half(low) | static_cast<uint32_t>(to_half(high)) << 16;
+}
+
+static void unpack(uint32_t both, float& low, float& high) {
+    low = from_half(both & 0xffff), high = from_half(both >> 16);
+}
+
+#include "stage.cu"
+
+Chunk memory[SHARED_BYTES / sizeof(Chunk)];
+
+// ldmatrix: lane 8m+r says where row r of matrix m is; lane 4r+p gets pair p of row r of each.
+static void exchange_matrices(Fiber* warp) {
+    for (int lane = 0; lane < 32; ++lane)
+        for (int matrix = 0; matrix < 4; ++matrix) {
+            const void* row = warp[8 * matrix + lane / 4].place;
+            std::memcpy(&(*warp[lane].matrices)[matrix],
+                        static_cast<const char*>(row) + 4 * (lane % 4), 4);
+        }
+}
+
+// mma.m16n8k16: lane 4r+p holds of A rows r and r+8, columns 2p, 2p+1 and those plus 8; of B the
+// same rows as A has columns, of column r; and of the sum rows r and r+8, columns 2p and 2p+1.
+static void multiply_matrices(Fiber* warp) {
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; ++lane)
+        for (int part = 0; part < 4; ++part) {
+            const int row = lane / 4 + part % 2 * 8, column = lane % 4 * 2 + part / 2 * 8;
+            unpack(warp[lane].a[part], a[row][column], a[row][column + 1]);
+            if (part < 2) {
+                const int inner = lane % 4 * 2 + part * 8;
+                unpack(warp[lane].b[part], b[inner][lane / 4], b[inner + 1][lane / 4]);
+            }
+        }
+    for (int lane = 0; lane < 32; ++lane)
+        for (int each = 0; each < 4; ++each) {
+            const int row = lane / 4 + each / 2 * 8, column = lane % 4 * 2 + each % 2;
+            for (int inner = 0; inner < 16; ++inner)
+                (*warp[lane].sum)[each] += a[row][inner] * b[inner][column];
+        }
+}
+
+struct Arguments {
+    const Chunk *active, *raw;
+    Chunk *active_out, *raw_out;
+    const uint4* weights;
+    const float2 *scale, *shift;
+    int images, blocks;
+};
+static Arguments arguments;
+
+static void thread() {
+    const Arguments& a = arguments;
+    const int mine = threadIdx.x;
+    stage(a.active, a.raw, a.active_out, a.raw_out, a.weights, a.scale, a.shift, a.images,
+          a.blocks);
+    fibers[mine].at = At::END;
+}
+
+static void advance_warp(int warp) {
+    for (int lane = 0; lane < 32; ++lane) {
+        threadIdx.x = 32 * warp + lane;
+        swapcontext(&scheduler, &fibers[threadIdx.x].context);
+        if (fibers[threadIdx.x].at != fibers[32 * warp].at) {
+            std::fprintf(stderr, "the lanes of a warp are not together\n");
+            std::abort();
+        }
+    }
+    Fiber* lanes = &fibers[32 * warp];
+    if (lanes->at == At::MATRICES) exchange_matrices(lanes);
+    if (lanes->at == At::PRODUCT) multiply_matrices(lanes);
+}
+
+static void run_group() {
+    std::memset(memory, 0xff, sizeof memory);  // NaN: what nobody wrote must not be read
+    for (Fiber& fiber : fibers) {
+        constexpr size_t SIZE = 64 << 10;
+        if (!fiber.stack) fiber.stack = std::make_unique<char[]>(SIZE);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = SIZE;
+        fiber.context.uc_link = &scheduler;
+        fiber.at = At::START;
+        makecontext(&fiber.context, thread, 0);
+    }
+    const auto all_at = [](At at) {
+        return std::all_of(fibers.begin(), fibers.end(), [=](auto& each) { return each.at == at; });
+    };
+    while (!all_at(At::END)) {
+        const bool passes = all_at(At::BARRIER);
+        for (int warp = 0; warp < THREADS / 32; ++warp)
+            if (passes || fibers[32 * warp].at != At::BARRIER) advance_warp(warp);
+    }
+}
+
+extern "C" void run(const Chunk* active, const Chunk* raw, Chunk* active_out, Chunk* raw_out,
+                    const uint4* weights, const float2* scale, const float2* shift, int images,
+                    int blocks) {
+    arguments = {active, raw, active_out, raw_out, weights, scale, shift, images, blocks};
+    fibers = std::vector<Fiber>(THREADS);
+    for (blockIdx.x = 0; blockIdx.x * IMAGES < images; ++blockIdx.x) run_group();
+}
