@@ -143,21 +143,25 @@ def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
     """Give the last activations; a stage by one kernel where its images fit into its memory."""
     from upright.models.fused.stage import Shape, run_blocks, stage_kernel
 
-    raw = active = _layer(layers, weights, 0, standard)[1]
-    stages = {stage.start: stage for stage in layers.stages}
-    number = 0
-    while number < len(layers.blocks):
+    stages = {2 * stage.start + 1: 2 * stage.stop + 1 for stage in layers.stages}
+    if 1 in stages and layers.widths[0] == PADDED:
+        stages[0] = stages[1]
+    raw = active = standard
+    number = 0  # of the next convolution
+    while number < len(layers.convolutions):
         _, height, width, channels = active.shape
-        shape = Shape(channels, height, width, active.dtype)
+        shape = Shape(channels, height, width, active.dtype, stem=number == 0)
         kernel = stage_kernel(shape, active.device) if number in stages else None
-        if kernel is None:
-            _, raw, active = _block(layers, weights, number, raw, active)
-            number += 1
+        if kernel is not None:
+            some = range(number, stages[number])
+            raw, active = run_blocks(kernel, shape, active, raw, weights.of(some))
+            number = some.stop
+        elif number == 0:
+            raw = active = _layer(layers, weights, 0, standard)[1]
+            number = 1
         else:
-            last = stages[number].stop
-            convolutions = weights.of(range(2 * number + 1, 2 * last + 1))
-            raw, active = run_blocks(kernel, shape, active, raw, convolutions)
-            number = last
+            _, raw, active = _block(layers, weights, number // 2, raw, active)
+            number += 2
     return active
 
 

@@ -1,6 +1,7 @@
 // Residual blocks of one stage of a ResNet, one after another, in evaluation mode, in one kernel.
 //
 // A block is R += conv2(act(norm2(conv1(A)))), then A = act(norm(R)) with the norm that comes next.
+// With STEM the network's first convolution comes before them, after which R is A.
 // A group of threads takes IMAGES images through all blocks, and their activations never leave
 // shared memory: layer by layer they would be written and read again, nine times for the taps.
 //
@@ -89,8 +90,10 @@ __device__ __forceinline__ float activate(float value, float scale, float shift)
     return fmaxf(normed, normed * SLOPE);
 }
 
-// One convolution of a warp's part, and what follows it; SECOND of its block or first.
-template <bool SECOND>
+enum class Role { STEM_OF_NETWORK, FIRST_OF_BLOCK, SECOND_OF_BLOCK };
+
+// One convolution of a warp's part, and what follows it.
+template <Role ROLE>
 __device__ __forceinline__ void convolve(const Chunk* source, Chunk* target, Chunk* residual,
                                          const uint4* __restrict__ weights,
                                          const float2* __restrict__ scale,
@@ -136,22 +139,25 @@ __device__ __forceinline__ void convolve(const Chunk* source, Chunk* target, Chu
                 const int y = part.line + done, x = column + 8 * right;
                 float low = sums[(done + 3) % 3][side][2 * right];
                 float high = sums[(done + 3) % 3][side][2 * right + 1];
-                if (SECOND) {
-                    uint32_t& kept = residual[(part.image * PLANES + plane) * HEIGHT * WIDTH +
-                                              y * WIDTH + x].pairs[pair];
+                const int at = part.image * PLANES + plane;
+                uint32_t& kept = residual[at * HEIGHT * WIDTH + y * WIDTH + x].pairs[pair];
+                if (ROLE == Role::SECOND_OF_BLOCK) {
                     float other_low, other_high;
                     unpack(kept, other_low, other_high);
                     low += other_low, high += other_high;
                     kept = pack(low, high);
                 }
-                target[(part.image * PLANES + plane) * PIXELS + place_of(y, x)].pairs[pair] =
+                const uint32_t active =
                     pack(activate(low, factor.x, offset.x), activate(high, factor.y, offset.y));
+                target[at * PIXELS + place_of(y, x)].pairs[pair] = active;
+                if (ROLE == Role::STEM_OF_NETWORK) kept = active;
             }
         }
     }
 }
 
-// Images, N x H x W x C: the activations and the residuals that enter, and those that leave.
+// Images, N x H x W x C: the activations and the residuals that enter, and those that leave. With
+// STEM, images enter as activations, and residuals are not read.
 // Weights of each convolution as warps hold them; scales and shifts of the norm that follows it.
 extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
     stage(const Chunk* __restrict__ active, const Chunk* __restrict__ raw, Chunk* active_out,
@@ -167,23 +173,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
     for (int each = threadIdx.x; each < 2 * IMAGES * PLANES * PIXELS; each += THREADS)
         memory[each] = Chunk{{0, 0, 0, 0}};
     __syncthreads();
+    Chunk* const entry = STEM ? inner : outer;
     for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
         const int image = each / SIZE, pixel = each % SIZE / PLANES, plane = each % PLANES;
         const int at = image * PLANES + plane;
-        outer[at * PIXELS + place_of(pixel / WIDTH, pixel % WIDTH)] = active[first * SIZE + each];
-        residual[at * HEIGHT * WIDTH + pixel] = raw[first * SIZE + each];
+        entry[at * PIXELS + place_of(pixel / WIDTH, pixel % WIDTH)] = active[first * SIZE + each];
+        if (!STEM) residual[at * HEIGHT * WIDTH + pixel] = raw[first * SIZE + each];
     }
     __syncthreads();
 
     const Part part(WARP);
-    constexpr int KERNEL = DEPTH * 9 * DEPTH * 32;
+    const auto next = [&] {
+        __syncthreads();
+        weights += DEPTH * 9 * DEPTH * 32, scale += CHANNELS / 2, shift += CHANNELS / 2;
+    };
+    if (STEM) {
+        convolve<Role::STEM_OF_NETWORK>(inner, outer, residual, weights, scale, shift, part);
+        next();
+    }
     for (int block = 0; block < blocks; ++block) {
-        convolve<false>(outer, inner, residual, weights, scale, shift, part);
-        __syncthreads();
-        weights += KERNEL, scale += CHANNELS / 2, shift += CHANNELS / 2;
-        convolve<true>(inner, outer, residual, weights, scale, shift, part);
-        __syncthreads();
-        weights += KERNEL, scale += CHANNELS / 2, shift += CHANNELS / 2;
+        convolve<Role::FIRST_OF_BLOCK>(outer, inner, residual, weights, scale, shift, part);
+        next();
+        convolve<Role::SECOND_OF_BLOCK>(inner, outer, residual, weights, scale, shift, part);
+        next();
     }
 
     for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {

@@ -33,6 +33,8 @@ class Shape:
     height: int
     width: int
     dtype: torch.dtype
+    stem: bool = False
+    """Whether the network's first convolution comes first."""
 
     @property
     def images(self) -> int:
@@ -71,6 +73,7 @@ class Shape:
             "IMAGES": self.images,
             "GROUPS": groups,
             "SLOPE": f"{SLOPE}f",
+            "STEM": int(self.stem),
         }
         half = ["-DBFLOAT"] if self.dtype == torch.bfloat16 else []
         return [f"-D{name}={value}" for name, value in values.items()] + half
@@ -117,7 +120,7 @@ def run_blocks(
         kernel: of the shape.
         shape: of the activations.
         active: what enters the first convolution, N x H x W x C, contiguous.
-        raw: what is added to the second, like ``active``.
+        raw: what is added to the second of a block, like ``active``; not read with a stem.
         weights: of all convolutions: kernels, each C x 3 x 3 x C, one after another; factors and
             offsets of the norm that follows each, float32.
 
@@ -126,7 +129,7 @@ def run_blocks(
     """
     kernels, scale, shift = weights
     raw_out, active_out = torch.empty_like(raw), torch.empty_like(active)
-    count, blocks = len(active), scale.numel() // shape.channels // 2
+    count, blocks = len(active), (scale.numel() // shape.channels - shape.stem) // 2
     with torch.cuda.device_of(active):
         kernel.launch(
             -(-count // shape.images),
