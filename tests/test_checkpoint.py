@@ -244,6 +244,14 @@ class TestWhoseRunItIs:
         with pytest.raises(ValueError, match=r"is not a run directory: cannot read run\.json"):
             RunDirectory.open(tmp_path)
 
+    def test_a_folder_of_runs_says_which_are_in_it(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            RunDirectory.create(
+                tmp_path / name, tiny_recipe(), classes=("x", "y"), channels=3, resume=False
+            )
+        with pytest.raises(ValueError, match=f"in it are {tmp_path}/a, {tmp_path}/b: name one"):
+            RunDirectory.open(tmp_path)
+
     def test_a_run_without_a_checkpoint_has_no_network(self, tmp_path: Path) -> None:
         begin(tmp_path)
         with pytest.raises(ValueError, match="has no checkpoint yet; train it first"):

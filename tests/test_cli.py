@@ -194,6 +194,11 @@ class TestEvaluate:
         assert found[0] != found[1]
         assert found[0] != found[2]
 
+    def test_details_without_a_file_for_them_are_refused(self, scene):
+        code, _, err = scene.evaluate("--details")
+        assert code == 2
+        assert "add --json FILE" in err
+
     def test_a_seed_sets_the_draws(self, scene):
         options = ("--attack", "rnd", "--details", "--seed")
         first, again, other = (scene.result(*options, seed)["details"] for seed in (1, 1, 2))

@@ -174,7 +174,10 @@ def test_only_a_finished_run_is_recorded(tmp_path, run, upright_evaluate):
         tmp_path / "unfinished", run.recipe, classes=("a",), channels=3, resume=False
     )
     for model, message in (
-        ("models.py:make", "only a run of `upright train` can be recorded, and models.py:make is"),
+        (
+            "models.py:make",
+            "only a run of `upright train` or a model of the zoo can be recorded, and",
+        ),
         ("empty", "empty is not a run directory"),
         ("unfinished", "unfinished cannot be recorded: it is at step 0 of 3; finish it with"),
     ):

@@ -22,6 +22,7 @@ from upright import (
     evaluate,
 )
 from upright.evaluation import run
+from upright.models import in_half_precision
 
 SPACE = TransformSpace.of(1, 15)
 ATTACKS: list[Attack] = [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)]
@@ -173,6 +174,14 @@ class TestState:
         measure(Machine(), state=tmp_path / "state")
         with pytest.raises(ValueError, match="belongs to another model or other data; remove it"):
             measure(lambda images: Machine()(images).flip(1), state=tmp_path / "state")
+
+    def test_another_precision_is_refused(self, tmp_path: Path) -> None:
+        model = trained_network()
+        measure(in_half_precision(model, "bfloat16"), state=tmp_path / "state")
+        for other in (model, in_half_precision(model, "float16")):
+            with pytest.raises(ValueError, match="belongs to another evaluation"):
+                measure(other, state=tmp_path / "state")
+        measure(in_half_precision(model, "bfloat16"), state=tmp_path / "state")
 
     @pytest.mark.parametrize("count", [10, 30, 49, 51, 800])
     def test_more_or_fewer_images_are_refused(self, tmp_path: Path, count: int) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tiny_runs import colours, register_tiny, save_as_npz, tiny_run
-from upright import files
+from made_up import made_up_record
+from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe, tiny_run
+from upright import files, records
 from upright.cli import main
 from upright.files import alone_in, remove_left_over, write_whole
+from upright.reproduce.claim import claimed
 
 # The file alone, which needs no more than the standard library: torch is slow to import.
 HOLD = """
@@ -67,14 +69,30 @@ def test_two_commands_do_not_train_in_one_folder(tmp_path, capsys) -> None:
     assert not (tmp_path / "run.json").exists()
 
 
-def test_a_disk_without_locks_is_warned_of(tmp_path, monkeypatch) -> None:
-    def refuse(_handle: int, _kind: int) -> None:
-        raise OSError(errno.ENOLCK, "no locks available")
+def refuse(_handle: int, _kind: int) -> None:
+    raise OSError(errno.ENOLCK, "no locks available")
 
+
+def test_a_disk_without_locks_is_warned_of(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(files.fcntl, "flock", refuse)
     with pytest.warns(RuntimeWarning, match="cannot be locked"), alone_in(tmp_path):
         write_whole(tmp_path / "state", b"content")
     assert (tmp_path / "state").read_bytes() == b"content"
+
+
+def test_records_are_added_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(records.fcntl, "flock", refuse)
+    records.append(tmp_path / "file.jsonl", made_up_record(tiny_recipe(), {"nat": 0.5}))
+    assert len(records.read(tmp_path / "file.jsonl").records) == 1
+
+
+def test_workers_do_not_share_a_disk_without_locks(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    with (
+        pytest.raises(RuntimeError, match="two workers could train in it at once"),
+        claimed(tmp_path, "first", node="there", patience=0.0),
+    ):
+        pytest.fail("claimed")
 
 
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(

@@ -153,6 +153,7 @@ def test_options_reach_the_penalty_and_the_attack() -> None:
         ("", "Reg(batch, def)"),
         ("standard", "Reg(batch, def)"),
         ("KL(rob, Wo-10; mu=2)", "'mu'"),
+        ("AT(rob, Wo-10; λ=3)", "'λ=3'"),
         ("KL(rob, Wo-10; λ)", "'λ'"),
         ("KL(rob, Wo-10; λ=eight)", "'λ=eight'"),
         ("KL(rob, Wo-10; λ=-1)", "'λ=-1'"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tiny_runs import colours, register_tiny, tiny_recipe
+from tiny_runs import colours, register_tiny, sending, tiny_recipe
 from upright.cli import main
 from upright.data import LabelledImages
-from upright.train import RunDirectory, train, train_together
+from upright.train import RunDirectory, loop, train, train_together
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,37 @@ def test_run_that_fails_does_not_cost_the_others_their_work(tmp_path: Path) -> N
     kept = RunDirectory.open(tmp_path / "tame").load()
     assert kept is not None
     assert kept.step == tame.steps
+
+
+def test_run_that_fails_does_not_hide_that_all_were_told_to_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = register_tiny(monkeypatch)
+    plan[5] = lambda images: plan.pop(5) and sending(signal.SIGINT)(images)
+    wild, tame = tiny_recipe(learning_rate=1e30), tiny_recipe(seed=1)
+    folders = {tmp_path / "wild": wild, tmp_path / "tame": tame}
+    with (
+        pytest.warns(RuntimeWarning, match="no longer finite"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        train_together(folders, data=colours(), log_every=2)
+    kept = RunDirectory.open(tmp_path / "tame").load()
+    assert kept is not None
+    assert 0 < kept.step < tame.steps
+
+
+def test_what_is_set_for_the_whole_process_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Setting(loop.Learner):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            torch.backends.cudnn.benchmark = True
+
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
+    monkeypatch.setattr(loop, "Learner", Setting)
+    train(tiny_recipe(), tmp_path, data=colours())
+    assert not torch.backends.cudnn.benchmark
 
 
 def test_run_is_not_continued_with_other_data(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tiny_zoo import NAME
@@ -65,7 +66,18 @@ def test_any_other_source_may_stand_before_the_zoo(upright):
     assert (code, err) == (0, "")
     code, _, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED, "--record", "x.jsonl")
     assert code == 2
-    assert "only a run of `upright train` can be recorded" in err
+    assert "only a run of `upright train` or a model of the zoo can be recorded" in err
+
+
+def test_a_run_whose_data_have_no_split_is_not_measured_on_what_it_was_trained_on(upright):
+    images, labels = np.zeros((6, 8, 8, 3), np.uint8), np.arange(6) % 2
+    np.savez("all.npz", images=images, labels=labels)
+    tiny = ("--model", "convnet0.25", "--steps", 2, "--batch", 2, "--device", "cpu")
+    assert upright("train", "std", "--data", "npz:all.npz", "--out", "run", *tiny)[0] == 0
+    code, _, err = upright("zoo", "add", "run", "--into", "mine", "--device", "cpu")
+    assert code == 2
+    assert "npz:all.npz has no test images apart from those" in err
+    assert not Path("mine").exists()
 
 
 def test_a_record_knows_the_recipe_and_is_another_than_that_of_the_run(small_run, entry, upright):

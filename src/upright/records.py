@@ -186,10 +186,13 @@ def _parse_all(content: bytes) -> Records:
 
 
 def _lock(handle: int, *, shared: bool = False) -> bool:
-    """Wait for other writers to finish; False where the platform has no such locks."""
+    """Wait for other writers to finish; False where the platform or the disk has no such locks."""
     if sys.platform == "win32":
         return False
-    fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    except OSError:
+        return False
     return True
 
 

@@ -17,9 +17,9 @@ from tyro.conf import Positional, UseAppendAction, arg
 from upright import zoo
 from upright.attacks import parse_attack
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
-from upright.cli.messages import one_voice
+from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
-from upright.cli.record import evaluation_record
+from upright.cli.result import result_as_json
 from upright.cli.table import evaluation_table
 from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
@@ -31,6 +31,7 @@ from upright.report.saved import Shown, check_beside
 from upright.reproduce import FinishedRun, Subject, choose_shown, grid_among, keep, record_of
 from upright.sources import load_model
 from upright.space import TransformSpace
+from upright.train import RunDirectory
 from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]
@@ -122,6 +123,8 @@ class Evaluate:
         attacks = self.attack or ("grid-775",)
         for name in attacks:
             parse_attack(name)  # a wrong name is told before the model is loaded
+        if self.details and self.json is None:
+            raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):
             writable(path)
         self._check_save(attacks)
@@ -135,8 +138,11 @@ class Evaluate:
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
+        self._warn_of_other_classes(data.classes)
         if self.json is not None:
-            result = evaluation_record(evaluation, options=asdict(self), space=space, device=device)
+            result = result_as_json(
+                evaluation, options=asdict(self), space=space, data=data, device=device
+            )
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
         record = None
         if run is not None:
@@ -169,6 +175,20 @@ class Evaluate:
         if in_zoo:
             return FinishedRun.of_card(zoo.card(self.model.removeprefix("zoo:")))
         return FinishedRun.open(folder)
+
+    def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
+        """Where a model knows the names of its classes; those of an .npz file are numbers."""
+        if self.model.startswith("zoo:"):
+            known = zoo.card(self.model.removeprefix("zoo:")).classes
+        elif Path(self.model).is_dir():
+            known = RunDirectory.open(Path(self.model)).classes
+        else:
+            return
+        if known != classes and not self.data.startswith("npz:"):
+            say(
+                f"warning: {self.model} was trained for {_few(known)}, but {self.data} has "
+                f"{_few(classes)}; check --data"
+            )
 
     def _check_save(self, attacks: Sequence[str]) -> None:
         if self.save is None:
@@ -235,3 +255,7 @@ class Evaluate:
             progress=ranks.leads and sys.stderr.isatty(),
             ranks=ranks,
         )
+
+
+def _few(classes: Sequence[str]) -> str:
+    return ", ".join(classes[:3]) + (", …" if len(classes) > 3 else "")

@@ -25,7 +25,7 @@ def todo_table(
 ) -> RenderableType:
     """List missing runs, the seeds of a recipe on one line, with a total."""
     if not tasks:
-        return Text("Nothing is missing.")
+        return Text("No run is missing.")
     known = timed(records)
     place = usual_hardware(known, hardware(device))
     table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")

@@ -111,7 +111,8 @@ def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Te
         if image.shape != first.shape:
             raise ValueError(
                 f"{path} is {_size(image)} px, {paths[0]} is {_size(first)} px;"
-                " bring all to one size with resize and center_crop"
+                " bring all to one size: resize and center_crop in Python, --resize and"
+                " --center-crop on the command line"
             )
         images[index] = image
     return images

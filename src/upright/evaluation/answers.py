@@ -35,7 +35,6 @@ def answers(
     poses: Pose,
     *,
     device: torch.device | str = "cpu",
-    batch_size: int | None = None,
 ) -> Answers:
     """Ask a model about every image at every pose.
 
@@ -45,9 +44,8 @@ def answers(
         labels: int64, N.
         poses: of shape (M,).
         device: where to compute.
-        batch_size: at most so many images at once; chosen by their size unless told.
     """
-    batch = batch_size or max(1, 128 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
+    batch = max(1, 128 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
     asked = [
         _ask(model, image[None].to(device), label, poses, batch)
         for image, label in zip(images, labels, strict=True)

@@ -90,15 +90,19 @@ def checksum(chunk: Chunk) -> int:
 
 
 def digest_of(model: object) -> str | None:
-    """Give a digest of a module's weights and buffers; None for any other callable."""
-    if not isinstance(model, nn.Module):
+    """Give a digest of a module's weights, buffers and extra state; None for one without weights,
+    and for any other callable."""
+    state = model.state_dict() if isinstance(model, nn.Module) else {}
+    if not any(isinstance(value, Tensor) for value in state.values()):
         return None
     digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
+    for name, value in state.items():
         digest.update(name.encode())
-        if isinstance(tensor, Tensor):
-            flat = tensor.detach().cpu().contiguous().flatten()
+        if isinstance(value, Tensor):
+            flat = value.detach().cpu().contiguous().flatten()
             digest.update(flat.view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, str):
+            digest.update(value.encode())
     return digest.hexdigest()
 
 

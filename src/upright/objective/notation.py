@@ -178,9 +178,15 @@ def _triple(text: str) -> tuple[float, float, float]:
     return dx, dy, angle
 
 
+def _put_weight(objective: Objective, value: str) -> Objective:
+    if objective.penalty is None:
+        raise ValueError("there is no penalty that could have a weight")
+    return replace(objective, weight=float(value))
+
+
 _WEIGHT = _Option(
-    lambda objective, value: replace(objective, weight=float(value)),
-    lambda objective: _number(objective.weight),
+    _put_weight,
+    lambda objective: "" if objective.penalty is None else _number(objective.weight),
 )
 _OPTIONS = {
     "λ": _WEIGHT,

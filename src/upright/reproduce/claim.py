@@ -52,7 +52,11 @@ def claimed(folder: Path, attempt: str, *, node: str, patience: float) -> Iterat
 def _wait(handle: int, folder: Path, end: float) -> None:
     while True:
         try:
-            lock(handle, wait=False)
+            if not lock(handle, wait=False):
+                raise RuntimeError(
+                    f"{folder} cannot be locked, and two workers could train in it at once; "
+                    "choose a folder on a disk that has locks"
+                )
         except BlockingIOError as error:
             if time.monotonic() > end:
                 other = read_claim(folder)

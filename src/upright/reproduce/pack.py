@@ -50,6 +50,11 @@ def add_to_zoo(
     recipe = run.recipe
     if isinstance(parse_objective(recipe.objective), LocNet):
         raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
+    if load_data(recipe.data, split="test", limit=recipe.train_images).digest() == run.data_digest:
+        raise ValueError(
+            f"{recipe.data} has no test images apart from those that {path} was trained on; train "
+            "on data with a split, such as an .npz file with train_images and test_images"
+        )
     entry = Entry(folder, name or entry_name(recipe))
     entry.check_free()
     weights = pack(load_network(path))

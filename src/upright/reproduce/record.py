@@ -43,7 +43,10 @@ class FinishedRun:
     def open(path: Path) -> FinishedRun:
         """Look into a run's folder; a run that was stopped is not what its recipe says."""
         if not path.is_dir():
-            raise ValueError(f"only a run of `upright train` can be recorded, and {path} is none")
+            raise ValueError(
+                f"only a run of `upright train` or a model of the zoo can be recorded, and {path} "
+                "is no folder; check the name, or write other models to --json FILE"
+            )
         run = RunDirectory.open(path)
         checkpoint = run.load()
         step, steps = (0 if checkpoint is None else checkpoint.step), run.recipe.steps

@@ -118,7 +118,11 @@ class RunDirectory:
                 raise ValueError(f"{channels} channels")
             return RunDirectory(path, recipe, classes, channels, str(content["data_digest"]))
         except OSError as error:
-            raise ValueError(f"{path} is not a run directory: cannot read {file.name}") from error
+            inside = sorted(str(each.parent) for each in path.glob("*/run.json"))
+            advice = f"; in it are {', '.join(inside[:8])}: name one of them" if inside else ""
+            raise ValueError(
+                f"{path} is not a run directory: cannot read {file.name}{advice}"
+            ) from error
         except (*_DAMAGE, AttributeError) as error:
             reason = str(error).partition(" The grammar is\n")[0]
             raise ValueError(

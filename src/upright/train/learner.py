@@ -185,6 +185,8 @@ class Learner:
         before = {name: tensor.clone() for name, tensor in self.state().items()}
         try:
             self._graph = self._capture()
+        except torch.OutOfMemoryError:
+            raise  # fewer runs side by side may fit; slowly, this one would not
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
             warnings.warn(f"no CUDA graph of the step: {reason}", SlowPath, stacklevel=2)

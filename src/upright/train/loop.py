@@ -125,6 +125,7 @@ def train_together(
     # Its own device only: a process has no business on the GPUs of other ranks.
     forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
     with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as held:
+        _restore_at_end(held)
         fast = _possible_speed(speed or Speed(), place, ranks)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
@@ -150,13 +151,23 @@ def train_together(
         _take_turns(runs, stop)
         for run in runs:
             run.settle()
-    for run in runs:
-        if run.failure is not None:
-            raise run.failure
+        stopped = stop()
+    for failure in (run.failure for run in runs if run.failure is not None):
+        if not stopped:
+            raise failure
+        warnings.warn(str(failure), RuntimeWarning, stacklevel=2)
+        raise KeyboardInterrupt from failure
     return [
         TrainedRun(run.directory.path, run.recipe, run.learner.model.eval(), run.step, run.seconds)
         for run in runs
     ]
+
+
+def _restore_at_end(held: contextlib.ExitStack) -> None:
+    """Put back what learners set for the whole process."""
+    benchmark, limit = torch.backends.cudnn.benchmark, torch._dynamo.config.recompile_limit
+    held.callback(setattr, torch.backends.cudnn, "benchmark", benchmark)
+    held.callback(setattr, torch._dynamo.config, "recompile_limit", limit)
 
 
 class _Run:

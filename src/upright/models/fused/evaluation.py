@@ -33,21 +33,41 @@ def can_fuse(model: nn.Module) -> bool:
 
 def in_half_precision(
     model: Callable[[Tensor], Tensor], precision: Literal["float16", "bfloat16"] = "float16"
-) -> Callable[[Tensor], Tensor]:
+) -> InHalfPrecision:
     """Run a model in half precision, for an evaluation; by the kernels here where it can be.
 
     Under 775 poses an image is often near a boundary, so rounding decides: ``float16`` has three
     bits more than ``bfloat16``, and a trained network does not need the latter's range.
     """
-    dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
-    if isinstance(model, ResNet) and can_fuse(model):
-        return FusedResNet(model, dtype).freeze()
+    return InHalfPrecision(model, precision)
 
-    def half(images: Tensor) -> Tensor:
-        with torch.autocast(images.device.type, dtype):
-            return model(images)
 
-    return half
+class InHalfPrecision(nn.Module):
+    """A model in half precision, as it is now."""
+
+    def __init__(
+        self, model: Callable[[Tensor], Tensor], precision: Literal["float16", "bfloat16"]
+    ) -> None:
+        super().__init__()
+        self.training = False  # of itself: whether the model is in training mode is its own affair
+        self.model, self.precision = model, precision
+        self._dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
+        fuses = isinstance(model, ResNet) and can_fuse(model)
+        self._fused = FusedResNet(cast(ResNet, model), self._dtype).freeze() if fuses else None
+
+    def forward(self, images: Tensor) -> Tensor:
+        if self._fused is not None:
+            return self._fused(images)
+        with torch.autocast(images.device.type, self._dtype):
+            return self.model(images)
+
+    def get_extra_state(self) -> str:
+        """Answers depend on the precision as on weights: one stored evaluation has one of both."""
+        return self.precision
+
+    def set_extra_state(self, state: str) -> None:
+        if state != self.precision:
+            raise ValueError(f"this model is in {self.precision}, and the state in {state}")
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,32 @@ from typing import Any
 
 import torch
 
+from upright.data import LabelledImages
 from upright.evaluation import AttackResult, Evaluation
-from upright.reproduce.origin import hardware, versions
+from upright.reproduce.origin import commit, hardware, versions
 from upright.space import TransformSpace
 
-__all__ = ["evaluation_record"]
+__all__ = ["result_as_json"]
 
 
-def evaluation_record(
-    evaluation: Evaluation, *, options: dict[str, Any], space: TransformSpace, device: torch.device
+def result_as_json(
+    evaluation: Evaluation,
+    *,
+    options: dict[str, Any],
+    space: TransformSpace,
+    data: LabelledImages,
+    device: torch.device,
 ) -> dict[str, object]:
     """Give what was measured, and what it takes to measure it again; accuracies are fractions.
 
     Where the worst poses are known, ``details`` has them for each image, in the order of the data.
     """
-    record = {"model": options["model"], "data": options["data"], "space": asdict(space)}
-    record |= evaluation.summary()
-    if all(result.worst_pose is not None for result in evaluation.attacks.values()):
-        record["details"] = _details(evaluation)
-    return record | {"options": options, "device": hardware(device), "versions": versions()}
+    result = {"model": options["model"], "data": options["data"], "space": asdict(space)}
+    result |= evaluation.summary()
+    if all(each.worst_pose is not None for each in evaluation.attacks.values()):
+        result["details"] = _details(evaluation)
+    made = {"device": hardware(device), "versions": versions(), "commit": commit()}
+    return result | {"options": options, "data_digest": data.digest()} | made
 
 
 def _details(evaluation: Evaluation) -> dict[str, object]:
