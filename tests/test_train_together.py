@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from tiny_runs import colours, register_tiny, sending, tiny_recipe
+from tiny_runs import Plan, colours, register_tiny, sending, tiny_recipe
 from upright.cli import main
 from upright.data import LabelledImages
 from upright.train import RunDirectory, loop, train, train_together
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    register_tiny(monkeypatch)
+def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    return register_tiny(monkeypatch)
 
 
 def test_each_run_gives_what_it_gives_alone(tmp_path: Path) -> None:
@@ -42,9 +42,8 @@ def test_run_that_fails_does_not_cost_the_others_their_work(tmp_path: Path) -> N
 
 
 def test_run_that_fails_does_not_hide_that_all_were_told_to_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plan: Plan
 ) -> None:
-    plan = register_tiny(monkeypatch)
     plan[5] = lambda images: plan.pop(5) and sending(signal.SIGINT)(images)
     wild, tame = tiny_recipe(learning_rate=1e30), tiny_recipe(seed=1)
     folders = {tmp_path / "wild": wild, tmp_path / "tame": tame}
