@@ -2,8 +2,9 @@
 
     python benchmarks/gpu.py [--json FILE] [--only grid,steps,together,plain]
 
-ResNet-32, 64 unique 32x32 images a step, bfloat16. One NVIDIA H200 takes about four minutes, most
-of it compilation. Images are random: what a step costs does not depend on what they show.
+ResNet-32, 64 unique 32x32 images a step, bfloat16; the grid in float16. One NVIDIA H200 takes about
+four minutes, most of it compilation. Images are random: what a step costs does not depend on what
+they show.
 """
 
 from __future__ import annotations

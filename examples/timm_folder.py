@@ -1,6 +1,6 @@
 """How a network of timm stands up to small motions, measured on a folder of images.
 
-    pip install 'upright[timm]'
+    pip install -c constraints.txt '.[timm]'
     python examples/timm_folder.py imagenet/val --model resnet18
 
 The folder has a sub-folder for each class, named by its WordNet id as in ImageNet (all 1000 or some

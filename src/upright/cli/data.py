@@ -31,7 +31,7 @@ def fetch(
     *,
     via: Via = "official",
     source: Annotated[tuple[Path, ...], tyro.conf.arg(name="from")] = (),
-    mirror: str | None = None,
+    mirror: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="")] = None,
 ) -> None:
     """Bring a data set into the cache and check every pixel by digest.
 

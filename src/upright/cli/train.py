@@ -37,7 +37,7 @@ class Train:
     """The run's folder: recipe, log and checkpoints."""
     model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
     """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet;
-    stn18, etn18 or stn-affine18, with 10, 18 or 34 layers."""
+    gresnet44, or gresnet44-pool; stn18, etn18 or stn-affine18, with 10, 18 or 34 layers."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""
