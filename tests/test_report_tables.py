@@ -21,6 +21,7 @@ from made_up import made_up_record, paper_recipe
 from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
 from upright.report.compare import difference, estimate, reduction
+from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
@@ -378,3 +379,34 @@ def test_a_section_is_replaced_and_nothing_else():
 def test_a_page_without_marks_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         fill_sections(text, {"summary": "new"})
+
+
+def test_methods_are_listed_once_however_many_tables_and_names_they_have():
+    def table(name: str, *columns: tuple[str, str]) -> Table:
+        return Table(
+            name=name,
+            title="",
+            columns=tuple(Column(name=method) for method, _ in columns),
+            rows=tuple(
+                Row(dataset="SVHN", metric=metric, cells=tuple(cell(run) for _, run in columns))
+                for metric in ("nat", "grid-775")
+            ),
+        )
+
+    def cell(run: str) -> Cell:
+        if not run:
+            return Cell(reported=Reported(0.5, None, "x"))
+        source = Source(recipe_hash=run, seed=0, commit=None, hardware="", finished="")
+        estimate = Estimate(mean=0.25, stderr=None, images=4, sources=(source,))
+        return Cell(measured=estimate, reported=Reported(0.5, 0.01, "x"))
+
+    tables = (
+        table("one", ("KL(rob,rnd)", "a"), ("std", "")),
+        table("two", ("KL-C(rob,rnd)", "a"), ("AT(rob,Wo-10)", "b"), ("KL(rob,rnd)", "a")),
+    )
+    assert methods_to_markdown(tables).splitlines() == [
+        "| SVHN, % | seeds | natural | paper | grid-775 | paper |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| `KL(rob, rnd)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
+        "| `AT(rob, Wo-10)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
+    ]

@@ -18,6 +18,7 @@ from upright.cli.options import parse_device
 from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.records import Record
+from upright.report.methods import methods_to_markdown
 from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
@@ -70,8 +71,9 @@ class Reproduce:
     markdown: UseAppendAction[
         Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")]
     ] = ()
-    """Write the counts (summary) or the tables (tables) into this file, between the lines
-    <!-- reproduce: summary --> and <!-- end -->; several may be given."""
+    """Write the counts (summary), what was measured of each method (methods) or the tables (tables)
+    into this file, between the lines <!-- reproduce: summary --> and <!-- end -->; several may be
+    given."""
     precision: Annotated[
         Literal["float32", "bfloat16"] | None, arg(metavar="NAME", help_behavior_hint="")
     ] = None
@@ -118,7 +120,7 @@ class Reproduce:
         if self.address is not None and self.engine != "ray":
             raise ValueError("--address is of a Ray cluster; give --engine ray, too")
         for file in self.markdown:
-            _filled(file, {"summary": "", "tables": ""})
+            _filled(file, {"summary": "", "methods": "", "tables": ""})
 
     def _layouts(self) -> tuple[Layout, ...]:
         if self.figure and not self.table:
@@ -176,7 +178,11 @@ class Reproduce:
             write_whole(self.out / "tables.md", together.encode())
             write_whole(self.out / "tables.tex", "\n".join(map(to_latex, tables)).encode())
             write_whole(self.out / "tables.csv", to_csv(tables).encode())
-        contents = {"summary": summary_to_markdown(summarise(tables)), "tables": together}
+        contents = {
+            "summary": summary_to_markdown(summarise(tables)),
+            "methods": methods_to_markdown(tables),
+            "tables": together,
+        }
         for file in self.markdown:
             write_whole(file, _filled(file, contents).encode())
 

@@ -1,0 +1,71 @@
+"""Every method that was measured, with its two main accuracies beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upright.records import Reported
+from upright.report.model import Cell, Estimate, Table
+
+__all__ = ["methods_to_markdown"]
+
+_METRICS = ("nat", "grid-775")
+
+
+def methods_to_markdown(tables: Iterable[Table]) -> str:
+    """Give a table in Markdown for each data set, in the order in which tables name methods.
+
+    Where several tables print a number for one method, the first counts; and of several names for
+    the same runs, as where one draw leaves nothing to search for, the first is shown.
+    """
+    found: dict[str, dict[str, dict[str, Cell]]] = {}
+    for table in tables:
+        for row in table.rows:
+            for column, cell in zip(table.columns, row.cells, strict=True):
+                if cell is not None and cell.measured is not None:
+                    methods = found.setdefault(row.dataset, {})
+                    methods.setdefault(column.name, {}).setdefault(row.metric, cell)
+    return "\n".join(_table(dataset, methods) for dataset, methods in found.items())
+
+
+def _table(dataset: str, methods: dict[str, dict[str, Cell]]) -> str:
+    rows = [
+        (f"{dataset}, %", "seeds", "natural", "paper", "grid-775", "paper"),
+        ("---", *("---:" for _ in range(5))),
+        *(_row(name, cells) for name, cells in _without_synonyms(methods).items()),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _without_synonyms(methods: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
+    shown: dict[frozenset[str], tuple[str, dict[str, Cell]]] = {}
+    for name, cells in methods.items():
+        runs = frozenset(
+            source.recipe_hash
+            for cell in cells.values()
+            if cell.measured is not None
+            for source in cell.measured.sources
+        )
+        shown.setdefault(runs, (name, cells))
+    return dict(shown.values())
+
+
+def _row(name: str, cells: dict[str, Cell]) -> tuple[str, ...]:
+    measured = [cell.measured for cell in cells.values() if cell.measured is not None]
+    values = [_percent(cells.get(metric)) for metric in _METRICS]
+    seeds = min(estimate.n for estimate in measured)
+    return f"`{name.replace(',', ', ')}`", str(seeds), *(part for pair in values for part in pair)
+
+
+def _percent(cell: Cell | None) -> tuple[str, str]:
+    """As measured, and as the paper has it."""
+    if cell is None:
+        return "", ""
+    return _number(cell.measured), _number(cell.reported)
+
+
+def _number(value: Estimate | Reported | None) -> str:
+    if value is None:
+        return ""
+    error = "" if value.stderr is None else f" ± {100 * value.stderr:.2f}"
+    return f"{100 * value.mean:.2f}{error}"
