@@ -395,10 +395,10 @@ def test_methods_are_listed_once_however_many_tables_and_names_they_have():
 
     def cell(run: str) -> Cell:
         if not run:
-            return Cell(reported=Reported(0.5, None, "x"))
+            return Cell(reported=Reported(mean=0.5, stderr=None, table="x"))
         source = Source(recipe_hash=run, seed=0, commit=None, hardware="", finished="")
         estimate = Estimate(mean=0.25, stderr=None, images=4, sources=(source,))
-        return Cell(measured=estimate, reported=Reported(0.5, 0.01, "x"))
+        return Cell(measured=estimate, reported=Reported(mean=0.5, stderr=0.01, table="x"))
 
     tables = (
         table("one", ("KL(rob,rnd)", "a"), ("std", "")),
