@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from upright import Pose, TransformSpace, warp
 from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
+from upright.warp_kernels import warp_black_bilinear
 
 
 def few_programs(*kernel: Any, **layer: Any) -> Tile:
@@ -67,6 +69,32 @@ def rounding(images: Tensor, _ways: Tensor) -> dict[str, float]:
         return {"float16": relative(FusedResNet(model, torch.float16)(images), model(images))}
 
 
+def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
+    """Moved images and the gradient of poses: three draws for each image, and some exact ones."""
+    poses = TransformSpace.of(3, 200).sample(6, generator=torch.Generator().manual_seed(1)).stack()
+    turns = torch.tensor(
+        [[0.0, 0, 0], [1, -2, 0], [0, 0, 90], [-1, 0, 180], [0, 3, -90], [2, 0, 45]]
+    )
+    found = {}
+    for name, some in (("drawn", poses), ("exact", turns)):
+        results = []
+        for run in (warp_in_turn, warp_black_bilinear):
+            leaf = some.clone().requires_grad_()
+            moved = run(images, leaf)
+            ways = torch.linspace(-1, 1, moved.numel()).sin().view_as(moved)
+            results.append((moved.detach(), torch.autograd.grad((moved * ways).sum(), leaf)[0]))
+        (exact, slope), (moved, gradient) = results
+        found |= {name: relative(moved, exact), f"{name}, gradient": relative(gradient, slope)}
+    still = warp_black_bilinear(images, torch.zeros(2, 3))
+    return found | {"unmoved": float((still - images).abs().max())}
+
+
+def warp_in_turn(images: Tensor, poses: Tensor) -> Tensor:
+    """The warp of tensor operations, on a CPU."""
+    copies = images.repeat(len(poses) // len(images), 1, 1, 1)
+    return warp(copies, Pose.unstack(poses))
+
+
 def training(images: Tensor, ways: Tensor) -> dict[str, float]:
     """Logits, gradients of parameters, and running statistics."""
     plain, fused = network().train(), network().train()
@@ -90,5 +118,5 @@ if __name__ == "__main__":
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 3, height, width, generator=generator)
     ways = torch.randn(2, 10, generator=generator)
-    modes = (evaluation, training, rounding)
+    modes = (evaluation, training, rounding, warps)
     print(json.dumps({mode.__name__: mode(images, ways) for mode in modes}))

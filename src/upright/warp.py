@@ -106,6 +106,10 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
     dtype = torch.promote_types(images.dtype, torch.float32)
     if canvas:
         images = F.pad(images, [canvas] * 4)
+    if fill == "black" and interpolation == "bilinear" and _has_kernel(images):
+        from upright.warp_kernels import warp_black_bilinear
+
+        return warp_black_bilinear(images, pose.to(images.device, dtype).stack())
     height, width = images.shape[-2:]
     x, y = _positions(pose.to(images.device, dtype), height, width)
     source = _source(images.to(dtype), fill)
@@ -122,6 +126,15 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
         pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
     )
     return moved.to(images.dtype)
+
+
+def _has_kernel(images: Tensor) -> bool:
+    """Whether the usual warp can be one kernel: on a GPU, where images need no gradient."""
+    if not images.is_cuda or images.dtype != torch.float32 or images.requires_grad:
+        return False
+    from torch.utils._triton import has_triton
+
+    return has_triton()
 
 
 def _positions(pose: Pose, height: int, width: int) -> tuple[Tensor, Tensor]:
