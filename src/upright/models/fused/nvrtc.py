@@ -1,16 +1,18 @@
-"""CUDA C++ compiled at run time by NVRTC, which PyTorch's CUDA builds bring along."""
+"""This folder's CUDA C++, compiled at run time by NVRTC, which comes with PyTorch for CUDA."""
 
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 
 import torch
 from torch import Tensor
 
-__all__ = ["CudaKernel", "compile_kernel"]
+__all__ = ["CudaKernel", "as_argument", "kernels_for", "source_of"]
 
 _MOST_SHARED_BYTES = 8
 """The driver's number for a function's largest dynamic shared memory."""
@@ -26,12 +28,12 @@ class CudaKernel:
     shared_bytes: int
     """Of a group."""
 
-    def launch(self, groups: int, *arguments: Tensor | int) -> None:
-        """Queue a launch on the current stream; tensors are passed as pointers, and not checked."""
-        values = [
-            ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value)
-            for value in arguments
-        ]
+    def launch(self, groups: int, *arguments: Tensor | int | None) -> None:
+        """Queue a launch on the current stream.
+
+        Tensors are passed as pointers, and not checked; None is a null pointer.
+        """
+        values = [as_argument(value) for value in arguments]
         pointers = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         _check_driver(
@@ -47,26 +49,63 @@ class CudaKernel:
         )
 
 
-def compile_kernel(
-    source: str, name: str, options: Sequence[str], *, threads: int, shared_bytes: int
-) -> CudaKernel:
-    """Compile a kernel for the current device.
+def as_argument(value: Tensor | int | None) -> ctypes.c_void_p | ctypes.c_int:
+    """A value as a kernel takes it."""
+    if isinstance(value, int):
+        return ctypes.c_int(value)
+    return ctypes.c_void_p(None if value is None else value.data_ptr())
+
+
+def kernels_for(
+    device: torch.device,
+    file: str,
+    names: Sequence[str],
+    options: Sequence[str],
+    *,
+    threads: int,
+    shared_bytes: int,
+) -> list[CudaKernel] | None:
+    """Compile kernels for a device; None, with a warning, where that cannot be done.
 
     Args:
-        source: CUDA C++ that needs no header.
-        name: of an ``extern "C"`` function in it.
+        device: of which there are none where this is not a GPU by NVIDIA from Ampere on.
+        file: of this folder; ``convolve.cuh`` comes before it.
+        names: of ``extern "C"`` functions in it.
         options: for the compiler, such as ``-DWIDTH=32``.
         threads: of a group.
         shared_bytes: of a group.
     """
+    if device.type != "cuda" or torch.version.cuda is None:
+        return None
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return None
+    try:
+        with torch.cuda.device(device):
+            return _load(source_of(file), names, options, threads, shared_bytes)
+    except (OSError, RuntimeError) as error:
+        warnings.warn(f"networks run layer by layer: {error}", RuntimeWarning, stacklevel=3)
+        return None
+
+
+def source_of(file: str) -> str:
+    """The text of a file of this folder, after what all of them share."""
+    folder = files("upright.models.fused")
+    return "".join(folder.joinpath(part).read_text() for part in ("convolve.cuh", file))
+
+
+def _load(
+    source: str, names: Sequence[str], options: Sequence[str], threads: int, shared_bytes: int
+) -> list[CudaKernel]:
     major, minor = torch.cuda.get_device_capability()
     content = _compile(source, [f"--gpu-architecture=sm_{major}{minor}", *options])
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    driver = _driver()
+    driver, module, found = _driver(), ctypes.c_void_p(), list[CudaKernel]()
     _check_driver(driver.cuModuleLoadData(ctypes.byref(module), content))
-    _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
-    _check_driver(driver.cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shared_bytes))
-    return CudaKernel(function, threads, shared_bytes)
+    for name in names:
+        function = ctypes.c_void_p()
+        _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+        _check_driver(driver.cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shared_bytes))
+        found.append(CudaKernel(function, threads, shared_bytes))
+    return found
 
 
 def _compile(source: str, options: Sequence[str]) -> bytes:

@@ -6,16 +6,14 @@ neighbours' activations from shared memory, which Triton does not let a program 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import product
 
 import torch
 from torch import Tensor
 
-from upright.models.fused.nvrtc import CudaKernel, compile_kernel
+from upright.models.fused.nvrtc import CudaKernel, kernels_for
 from upright.models.resnet import SLOPE
 
 __all__ = ["Shape", "arrange", "run_blocks", "stage_kernel"]
@@ -88,23 +86,17 @@ class Shape:
 @cache
 def stage_kernel(shape: Shape, device: torch.device) -> CudaKernel | None:
     """Compile the kernel for a shape; None where it does not fit, or cannot be compiled here."""
-    if not shape.fits or torch.version.cuda is None:
+    if not shape.fits:
         return None
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return None
-    source = files("upright.models.fused").joinpath("stage.cu").read_text()
-    try:
-        with torch.cuda.device(device):
-            return compile_kernel(
-                source,
-                "stage",
-                shape.options,
-                threads=shape.threads,
-                shared_bytes=shape.shared_bytes,
-            )
-    except (OSError, RuntimeError) as error:
-        warnings.warn(f"networks run layer by layer: {error}", RuntimeWarning, stacklevel=2)
-        return None
+    found = kernels_for(
+        device,
+        "stage.cu",
+        ("stage",),
+        shape.options,
+        threads=shape.threads,
+        shared_bytes=shape.shared_bytes,
+    )
+    return None if found is None else found[0]
 
 
 def run_blocks(
@@ -146,13 +138,18 @@ def run_blocks(
     return raw_out, active_out
 
 
-def arrange(kernels: Tensor, channels: int) -> Tensor:
-    """Lay kernels out as the lanes of a warp hold them."""
-    return kernels.view(-1, 9 * channels * channels)[:, _places(channels, kernels.device)]
+def arrange(kernels: Tensor, channels: int, *, transposed: bool = False) -> Tensor:
+    """Lay kernels out as the lanes of a warp hold them, one row for each.
+
+    Transposed, they are those of the gradient of the convolution's input, which is itself a
+    convolution: with the taps in the opposite order, and from the output's channels to the input's.
+    """
+    places = _places(channels, transposed, kernels.device)
+    return kernels.view(-1, 9 * channels * channels)[:, places]
 
 
 @cache
-def _places(channels: int, device: torch.device) -> Tensor:
+def _places(channels: int, transposed: bool, device: torch.device) -> Tensor:
     """Where each value of a kernel's new layout is in the old one.
 
     A lane has, for every tap and sixteen channels before, two columns of the matrix of a product,
@@ -160,13 +157,11 @@ def _places(channels: int, device: torch.device) -> Tensor:
     """
     depth = channels // _HALF
     order = product(range(depth), range(9), range(depth), range(32), range(2), range(2), range(2))
-    places = [
-        ((2 * part + side) * 8 + lane // 4) * 9 * channels
-        + tap * channels
-        + 16 * inner
-        + 8 * half
-        + 2 * (lane % 4)
-        + odd
-        for part, tap, inner, lane, side, half, odd in order
-    ]
+    places = []
+    for part, tap, inner, lane, side, half, odd in order:
+        after = (2 * part + side) * 8 + lane // 4
+        before = 16 * inner + 8 * half + 2 * (lane % 4) + odd
+        if transposed:
+            after, before, tap = before, after, 8 - tap
+        places.append((after * 9 + tap) * channels + before)
     return torch.tensor(places, device=device)

@@ -3,7 +3,7 @@
 A small batch is bound by the number of kernels, not by arithmetic. Here a convolution takes two on
 the way forward (the convolution with its shortcut and the sums of its channels; norm and leaky
 ReLU) and three on the way back (the gradients of weights and of inputs; the norm's own), where
-layer by layer it takes about twenty.
+layer by layer it takes about twenty. Where ``layer.cu`` takes it, it is one forward and two back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused.evaluation import standard_images
+from upright.models.fused.stage import arrange
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
@@ -63,21 +64,46 @@ class _Pass(torch.autograd.Function):
         ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
         ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
         standard = standard_images(layers.model, images, dtype)
-        ctx.active, ctx.raw = _forward(layers, ctx.weights, standard, ctx.sums)
+        ctx.whole = _WholeLayers(layers, ctx.weights, standard)
+        ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.whole, standard, ctx.sums)
         _track(layers, ctx.raw, ctx.sums)
         return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         layers: Layers = ctx.layers
-        back = _Backward(layers, ctx.weights, ctx.active, ctx.raw, ctx.sums, ctx.aside)
+        back = _Backward(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
         back.run(gradient.contiguous())
         shift, scale = (row.split(layers.widths) for row in back.norms)
         return None, None, None, None, *_as_parameters(layers, back.kernels), *scale, *shift
 
 
+class _WholeLayers:
+    """The convolutions that a kernel of ``layer.cu`` takes, and their weights as it reads them."""
+
+    def __init__(self, layers: Layers, weights: Weights, standard: Tensor) -> None:
+        from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
+
+        self.kernels: dict[int, LayerKernels] = {}
+        self.weights: dict[int, Tensor] = {}
+        self.transposed: dict[int, Tensor] = {}
+        for stage in layers.stages:
+            numbers = range(2 * stage.start + 1, 2 * stage.stop + 1)
+            channels, (height, width) = layers.widths[numbers[0]], standard.shape[1:3]
+            for block in layers.blocks[: stage.start]:
+                height, width = -(-height // block.stride), -(-width // block.stride)
+            shape = LayerShape(channels, height, width, standard.dtype, layers.norms[0].eps)
+            kernels = layer_kernels(shape, standard.device)
+            if kernels is not None:
+                some, _, _ = weights.of(numbers)
+                self.kernels |= dict.fromkeys(numbers, kernels)
+                self.weights |= zip(numbers, arrange(some, channels), strict=True)
+                back = arrange(some, channels, transposed=True)
+                self.transposed |= zip(numbers, back, strict=True)
+
+
 def _forward(
-    layers: Layers, weights: Weights, standard: Tensor, sums: Tensor
+    layers: Layers, weights: Weights, whole: _WholeLayers, standard: Tensor, sums: Tensor
 ) -> tuple[list[Tensor], list[Tensor]]:
     """What each convolution reads, and at last the features; and what each norm reads."""
     from upright.models.fused.forward_kernels import activate, convolve_and_sum
@@ -85,8 +111,25 @@ def _forward(
     of_layer = sums.split(layers.widths, 1)
     active, raw = [standard], list[Tensor]()
 
+    def norm(number: int) -> tuple[Tensor, Tensor, Tensor]:
+        return of_layer[number], weights.scales[number], weights.shifts[number]
+
+    def activated() -> Tensor:
+        number = len(raw) - 1
+        epsilon = layers.norms[number].eps
+        return activate(raw[-1], *norm(number), slope=SLOPE, epsilon=epsilon)
+
     def layer(shortcut: Tensor | None = None) -> None:
         number = len(raw)
+        if number in whole.kernels:
+            made, found = whole.kernels[number].forward(
+                raw[-1], norm(number - 1), whole.weights[number], of_layer[number], shortcut
+            )
+            active.append(made)
+            raw.append(found)
+            return
+        if raw:
+            active.append(activated())
         convolution = layers.convolutions[number]
         raw.append(
             convolve_and_sum(
@@ -98,22 +141,13 @@ def _forward(
                 shortcut=shortcut,
             )
         )
-        active.append(
-            activate(
-                raw[-1],
-                of_layer[number],
-                weights.scales[number],
-                weights.shifts[number],
-                slope=SLOPE,
-                epsilon=layers.norms[number].eps,
-            )
-        )
 
     layer()
     for block in layers.blocks:
-        shortcut = active[-1] if block.activate_shortcut else raw[-1]
+        before = raw[-1]
         layer()
-        layer(shortcut)
+        layer(active[-1] if block.activate_shortcut else before)
+    active.append(activated())
     return active, raw
 
 
@@ -136,12 +170,14 @@ class _Backward:
         self,
         layers: Layers,
         weights: Weights,
+        whole: _WholeLayers,
         active: list[Tensor],
         raw: list[Tensor],
         sums: Tensor,
         aside: torch.cuda.Stream | None,
     ) -> None:
         self.layers, self.weights, self.active, self.raw = layers, weights, active, raw
+        self.whole = whole
         self.aside, self.kept = aside, list[Tensor]()
         kernel_values = sum(layers.kernel_sizes)
         zeros = torch.zeros(kernel_values + sums.numel(), device=sums.device)
@@ -152,17 +188,50 @@ class _Backward:
         self.epsilon = layers.norms[0].eps
 
     def run(self, gradient: Tensor) -> None:
-        stream = self.through_norm(len(self.raw) - 1, self.from_averages(gradient))
+        found, skip = self.from_averages(gradient), None
         for block_number, block in reversed(list(enumerate(self.layers.blocks))):
             number = 2 * block_number + 1
-            inner = self.through_norm(number, self.to_norm(number + 1, stream))
+            stream, found = self.through(number + 1, found, skip)
             if block.activate_shortcut:
-                stream = self.through_norm(number - 1, self.to_norm(number, inner, stream))
+                _, found = self.through(number, found, None, stream)
+                skip = None
             else:
-                stream = self.through_norm(number - 1, self.to_norm(number, inner), stream)
-        self.of_weights(0, stream)
+                _, found = self.through(number, found, None)
+                skip = stream
+        self.of_weights(0, self.through_norm(0, found, skip))
         if self.aside is not None:
             torch.cuda.current_stream().wait_stream(self.aside)
+
+    def through(
+        self,
+        number: int,
+        found: Tensor,
+        skip: Tensor | None,
+        active_shortcut: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Through the norm after a convolution, the convolution, and the ReLU before it.
+
+        Gives the gradient of the convolution's output, to which ``skip`` was added, and that of
+        what the norm before it gave.
+        """
+        kernels = self.whole.kernels.get(number)
+        if kernels is None or (skip is not None and skip.shape != found.shape):
+            stream = self.through_norm(number, found, skip)
+            return stream, self.to_norm(number, stream, active_shortcut)
+        scales, shifts = self.weights.scales, self.weights.shifts
+        stream, before = kernels.backward(
+            found,
+            self.raw[number],
+            (self.sums[number], self.norm_sums[number], scales[number]),
+            skip,
+            self.whole.transposed[number],
+            self.raw[number - 1],
+            (self.sums[number - 1], scales[number - 1], shifts[number - 1]),
+            active_shortcut,
+            self.norm_sums[number - 1],
+        )
+        self.of_weights(number, stream)
+        return stream, before
 
     def from_averages(self, gradient: Tensor) -> Tensor:
         """Through the average over pixels and the last leaky ReLU."""

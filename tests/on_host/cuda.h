@@ -1,6 +1,8 @@
-// Runs the kernel of stage.cu on a CPU: its threads are fibers, and the instructions that a warp
-// takes together are carried out when all its lanes have come to them. Where the lanes of a warp
-// come to different ones, as where a thread leaves early, it stops with an error.
+// Runs CUDA kernels on a CPU: their threads are fibers, and the instructions that a warp takes
+// together are carried out when all its lanes have come to them. Where the lanes of a warp come to
+// different ones, as where a thread leaves early, it stops with an error.
+
+#pragma once
 
 #include <ucontext.h>
 
@@ -10,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,7 +35,7 @@ struct Index {
     int x;
 };
 
-enum class At { START, MATRICES, PRODUCT, BARRIER, END };
+enum class At { START, MATRICES, PRODUCT, EXCHANGE, BARRIER, END };
 
 struct Fiber {
     ucontext_t context;
@@ -42,6 +45,8 @@ struct Fiber {
     uint32_t (*matrices)[4];
     float (*sum)[4];
     uint32_t a[4], b[2];
+    float value;
+    int bit;
 };
 
 static ucontext_t scheduler;
@@ -71,6 +76,15 @@ static void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint3
     fiber.b[0] = b0, fiber.b[1] = b1, fiber.sum = &sum;
     wait_at(At::PRODUCT);
 }
+
+static float exchange(float value, int bit) {
+    const int mine = threadIdx.x;
+    fibers[mine].value = value, fibers[mine].bit = bit;
+    wait_at(At::EXCHANGE);
+    return fibers[mine].value;
+}
+
+static void atomicAdd(float* place, float value) { *place += value; }
 
 static uint16_t to_half(float value) {
     uint16_t bits;
@@ -106,9 +120,9 @@ static void unpack(uint32_t both, float& low, float& high) {
     low = from_half(both & 0xffff), high = from_half(both >> 16);
 }
 
-#include "stage.cu"
+#include "convolve.cuh"
 
-Chunk memory[SHARED_BYTES / sizeof(Chunk)];
+Chunk memory[(SHARED_BYTES + sizeof(Chunk) - 1) / sizeof(Chunk)];
 
 // ldmatrix: lane 8m+r says where row r of matrix m is; lane 4r+p gets pair p of row r of each.
 static void exchange_matrices(Fiber* warp) {
@@ -141,20 +155,18 @@ static void multiply_matrices(Fiber* warp) {
         }
 }
 
-struct Arguments {
-    const Chunk *active, *raw;
-    Chunk *active_out, *raw_out;
-    const uint4* weights;
-    const float2 *scale, *shift;
-    int images, blocks;
-};
-static Arguments arguments;
+// The same bit in all lanes: each gets the value of its partner.
+static void exchange_values(Fiber* warp) {
+    float before[32];
+    for (int lane = 0; lane < 32; ++lane) before[lane] = warp[lane].value;
+    for (int lane = 0; lane < 32; ++lane) warp[lane].value = before[lane ^ warp[lane].bit];
+}
+
+static std::function<void()> kernel;
 
 static void thread() {
-    const Arguments& a = arguments;
     const int mine = threadIdx.x;
-    stage(a.active, a.raw, a.active_out, a.raw_out, a.weights, a.scale, a.shift, a.images,
-          a.blocks);
+    kernel();
     fibers[mine].at = At::END;
 }
 
@@ -170,6 +182,7 @@ static void advance_warp(int warp) {
     Fiber* lanes = &fibers[32 * warp];
     if (lanes->at == At::MATRICES) exchange_matrices(lanes);
     if (lanes->at == At::PRODUCT) multiply_matrices(lanes);
+    if (lanes->at == At::EXCHANGE) exchange_values(lanes);
 }
 
 static void run_group() {
@@ -189,15 +202,14 @@ static void run_group() {
     };
     while (!all_at(At::END)) {
         const bool passes = all_at(At::BARRIER);
-        for (int warp = 0; warp < THREADS / 32; ++warp)
+        for (int warp = 0; warp < static_cast<int>(fibers.size()) / 32; ++warp)
             if (passes || fibers[32 * warp].at != At::BARRIER) advance_warp(warp);
     }
 }
 
-extern "C" void run(const Chunk* active, const Chunk* raw, Chunk* active_out, Chunk* raw_out,
-                    const uint4* weights, const float2* scale, const float2* shift, int images,
-                    int blocks) {
-    arguments = {active, raw, active_out, raw_out, weights, scale, shift, images, blocks};
-    fibers = std::vector<Fiber>(THREADS);
-    for (blockIdx.x = 0; blockIdx.x * IMAGES < images; ++blockIdx.x) run_group();
+// Launch `groups` groups of `threads` threads.
+static void run_groups(int groups, int threads, std::function<void()> body) {
+    kernel = std::move(body);
+    fibers = std::vector<Fiber>(threads);
+    for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) run_group();
 }

@@ -1,0 +1,123 @@
+// A 3x3 convolution of activations in shared memory, by the matrix units: what the kernels of this
+// folder share. It comes before them in the text that is compiled.
+//
+// Shared memory holds activations as planes of eight channels: a plane is a row of pixels of 16
+// bytes, with a border of zeros around the image. The border on the right of a line is that on the
+// left of the next. Eight neighbours of a plane are what ldmatrix reads at once, from all banks; and
+// eight channels are what a product gives.
+//
+// A warp computes 16 pixels of each of 8 lines, for 16 channels. Its weights stay in registers
+// while it walks down the lines: what it reads of a line goes into three lines of the output.
+
+#ifndef ON_HOST
+typedef unsigned int uint32_t;
+#define LANE (threadIdx.x & 31)
+#define WARP (threadIdx.x >> 5)
+
+__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const void* place) {
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(place));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(address));
+}
+
+#ifdef BFLOAT
+#define HALF "bf16"
+#else
+#define HALF "f16"
+#endif
+
+// Sum += a b, of 16 pixels by 16 channels and 16 channels by 8.
+__device__ __forceinline__ void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+                                         uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." HALF "." HALF
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+    uint32_t both;
+    asm("cvt.rn." HALF "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+__device__ __forceinline__ void unpack(uint32_t both, float& low, float& high) {
+#ifdef BFLOAT
+    low = __uint_as_float(both << 16);
+    high = __uint_as_float(both & 0xffff0000u);
+#else
+    asm("{ .reg .f16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+        : "=f"(low), "=f"(high)
+        : "r"(both));
+#endif
+}
+
+// The value of the lane whose number differs in one bit.
+__device__ __forceinline__ float exchange(float value, int bit) {
+    return __shfl_xor_sync(0xffffffffu, value, bit);
+}
+#endif
+
+struct alignas(16) Chunk {  // eight channels of a pixel
+    uint32_t pairs[4];
+};
+
+constexpr int PLANES = CHANNELS / 8;
+constexpr int DEPTH = CHANNELS / 16;  // products for a tap
+constexpr int PITCH = WIDTH + 1;
+constexpr int STRIPS = WIDTH / 16;
+constexpr int LINES = 8;
+
+// Where a pixel is in a plane.
+__device__ __forceinline__ int place_of(int line, int column) {
+    return (line + 1) * PITCH + column + 1;
+}
+
+// A warp's part of a convolution. Of each line, the thread gets four pairs of channels:
+// `finish(line, side, right, low, high)` for the planes 0 and 1 of the warp's sixteen channels, and
+// the pixels LANE / 4 and LANE / 4 + 8 of its sixteen; the pair is LANE % 4.
+//
+// `source` is the plane 0 of the image, `PIXELS` the size of a plane, and `weights` are those of the
+// warp's channels.
+template <int PIXELS, class Finish>
+__device__ __forceinline__ void convolve(const Chunk* source, int line0, int column0,
+                                         const uint4* __restrict__ weights, Finish finish) {
+    uint4 kernel[9 * DEPTH];
+#pragma unroll
+    for (int each = 0; each < 9 * DEPTH; ++each) kernel[each] = weights[each * 32 + LANE];
+
+    // Of the four matrices: the left and right eight pixels, of the first and the second plane.
+    const Chunk* place =
+        source + LANE / 16 * PIXELS + place_of(line0, column0 + static_cast<int>(LANE % 16));
+    float sums[3][2][4];
+#pragma unroll
+    for (int line = -1; line <= LINES; ++line) {
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+            for (int each = 0; each < 4; ++each) sums[(line + 4) % 3][side][each] = 0.f;
+#pragma unroll
+        for (int step = 0; step < 3 * DEPTH; ++step) {
+            const int across = step / DEPTH, plane = step % DEPTH * 2;
+            uint32_t a[4];
+            load_matrices(a, place + plane * PIXELS + line * PITCH + across - 1);
+#pragma unroll
+            for (int down = 0; down < 3; ++down) {
+                const int to = line + 1 - down;
+                if (to < 0 || to >= LINES) continue;
+                const uint4 b = kernel[(3 * down + across) * DEPTH + step % DEPTH];
+                multiply(sums[(to + 3) % 3][0], a, b.x, b.y);
+                multiply(sums[(to + 3) % 3][1], a, b.z, b.w);
+            }
+        }
+        const int done = line - 1;
+        if (done < 0) continue;
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+            for (int right = 0; right < 2; ++right)
+                finish(done, side, right, sums[(done + 3) % 3][side][2 * right],
+                       sums[(done + 3) % 3][side][2 * right + 1]);
+    }
+}

@@ -1,0 +1,188 @@
+"""A convolution in training mode with the norms on both sides, in one CUDA kernel for each way.
+
+The kernels are in ``layer.cu``. They take convolutions that leave the shape of activations as it
+is; the others, and all other networks, are Triton's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from upright.models.fused.nvrtc import CudaKernel, kernels_for
+from upright.models.resnet import SLOPE
+
+__all__ = ["LayerKernels", "LayerShape", "layer_kernels"]
+
+_LINES, _STRIP, _HALF = 8, 16, 16
+"""What a warp takes: lines, pixels of each, and output channels."""
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Activations on both sides of a convolution, and how its kernels cut the work."""
+
+    channels: int
+    height: int
+    width: int
+    dtype: torch.dtype
+    epsilon: float
+    """Of the norms."""
+
+    @property
+    def lines(self) -> int:
+        """That a group of threads takes."""
+        return 2 * _LINES if self.height % (2 * _LINES) == 0 else _LINES
+
+    @property
+    def groups(self) -> int:
+        """Of an image."""
+        return self.height // self.lines
+
+    @property
+    def threads(self) -> int:
+        parts = self.lines // _LINES, self.width // _STRIP, self.channels // _HALF
+        return 32 * parts[0] * parts[1] * parts[2]
+
+    @property
+    def shared_bytes(self) -> int:
+        padded = (self.lines + 2) * (self.width + 1) + 1
+        return 2 * self.channels * padded + 20 * self.channels + 4 * self.threads
+
+    @property
+    def fits(self) -> bool:
+        """Whether the kernels take it. More channels would lack registers."""
+        whole = self.height % _LINES == 0 and self.width % _STRIP == 0
+        return (
+            whole
+            and self.channels in (16, 32)
+            and self.dtype in (torch.float16, torch.bfloat16)
+            and self.threads <= 256
+            and self.shared_bytes <= 96 * 1024
+        )
+
+    @property
+    def options(self) -> list[str]:
+        """For the compiler."""
+        values = {
+            "CHANNELS": self.channels,
+            "HEIGHT": self.height,
+            "WIDTH": self.width,
+            "GROUP": self.lines,
+            "SLOPE": f"{SLOPE}f",
+            "EPSILON": f"{self.epsilon}f",
+        }
+        half = ["-DBFLOAT"] if self.dtype == torch.bfloat16 else []
+        return [f"-D{name}={value}" for name, value in values.items()] + half
+
+
+@dataclass(frozen=True)
+class LayerKernels:
+    """Those of one shape."""
+
+    shape: LayerShape
+    _forward: CudaKernel
+    _backward: CudaKernel
+
+    def forward(
+        self,
+        raw_before: Tensor,
+        norm_before: tuple[Tensor, Tensor, Tensor],
+        weights: Tensor,
+        sums: Tensor,
+        shortcut: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Norm, activate, convolve, add the shortcut, and sum each channel and its square.
+
+        Args:
+            raw_before: what the norm before the convolution reads, N x H x W x C.
+            norm_before: its sums, factors and offsets; sums are two rows of C.
+            weights: of the convolution, by ``arrange``.
+            sums: two rows to which those of the result are added.
+            shortcut: what to add to the convolution.
+
+        Returns:
+            The activations that were convolved, and the result.
+        """
+        active, raw = torch.empty_like(raw_before), torch.empty_like(raw_before)
+        with torch.cuda.device_of(raw_before):
+            self._forward.launch(
+                len(raw) * self.shape.groups,
+                raw_before,
+                *norm_before,
+                weights,
+                shortcut,
+                active,
+                raw,
+                sums,
+                sums.stride(0),
+                len(raw),
+            )
+        return active, raw
+
+    def backward(
+        self,
+        found: Tensor,
+        raw: Tensor,
+        norm: tuple[Tensor, Tensor, Tensor],
+        skip: Tensor | None,
+        weights: Tensor,
+        raw_before: Tensor,
+        norm_before: tuple[Tensor, Tensor, Tensor],
+        shortcut: Tensor | None,
+        sums: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Go back through the norm after a convolution, the convolution, and the ReLU before it.
+
+        Args:
+            found: the gradient of what the norm gives, N x H x W x C.
+            raw: what the norm read.
+            norm: its sums, those of its gradient (``sums`` of the call before), and its factors.
+            skip: a gradient that reaches ``raw`` by another way.
+            weights: of the convolution, by ``arrange``, transposed.
+            raw_before: what the norm before the convolution read.
+            norm_before: its sums, factors and offsets.
+            shortcut: a gradient that reaches the activations by another way.
+            sums: two rows to which are added those of the result, alone and times the normal input.
+
+        Returns:
+            The gradient of ``raw``, and that of what the norm before the convolution gave.
+        """
+        gradient, before = torch.empty_like(raw), torch.empty_like(raw)
+        with torch.cuda.device_of(raw):
+            self._backward.launch(
+                len(raw) * self.shape.groups,
+                found,
+                raw,
+                *norm,
+                skip,
+                weights,
+                raw_before,
+                *norm_before,
+                shortcut,
+                gradient,
+                before,
+                sums,
+                sums.stride(0),
+                len(raw),
+            )
+        return gradient, before
+
+
+@cache
+def layer_kernels(shape: LayerShape, device: torch.device) -> LayerKernels | None:
+    """Compile the kernels for a shape; None where it does not fit, or cannot be compiled here."""
+    if not shape.fits:
+        return None
+    found = kernels_for(
+        device,
+        "layer.cu",
+        ("layer_forward", "layer_backward"),
+        shape.options,
+        threads=shape.threads,
+        shared_bytes=shape.shared_bytes,
+    )
+    return None if found is None else LayerKernels(shape, *found)

@@ -1,0 +1,104 @@
+"""The CUDA kernels of ``upright.models.fused`` compiled for a CPU, and whole passes through them.
+
+Run as a program, in Triton's interpreter, it prints by how much passes in float16 with these
+kernels, and with Triton's alone, differ from the network itself, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from upright.models.fused import FusedResNet, FusedTraining, backward_kernels, layer, stage
+from upright.models.fused.layer import LayerKernels, LayerShape
+from upright.models.fused.nvrtc import as_argument
+from upright.models.fused.stage import Shape
+
+HERE = Path(__file__).parent / "on_host"
+
+
+@dataclass(frozen=True)
+class HostKernel:
+    """A kernel on a CPU: launched as on a GPU, and done when that returns."""
+
+    library: ctypes.CDLL
+    name: str
+
+    def launch(self, groups: int, *arguments: Tensor | int | None) -> None:
+        self.library[f"run_{self.name}"](groups, *map(as_argument, arguments))
+
+
+def compiled(program: str, shape: Shape | LayerShape, folder: Path) -> ctypes.CDLL:
+    """The kernels of one shape, for a CPU."""
+    library = folder / f"{program}-{abs(hash(shape))}.so"
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas"]
+    kernels = Path(str(files("upright.models.fused")))
+    options = [*shape.options, f"-DSHARED_BYTES={shape.shared_bytes}", f"-I{kernels}"]
+    source = HERE / f"{program}.cpp"
+    subprocess.run([*command, *options, "-o", str(library), str(source)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What takes the place of ``stage_kernel`` and ``layer_kernels``."""
+
+    @cache
+    def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
+        return HostKernel(compiled("stage", shape, folder), "stage") if shape.fits else None
+
+    @cache
+    def layer_kernels(shape: LayerShape, _device: torch.device) -> LayerKernels | None:
+        if not shape.fits:
+            return None
+        library = compiled("layer", shape, folder)
+        ways = (HostKernel(library, f"layer_{way}") for way in ("forward", "backward"))
+        return LayerKernels(shape, *ways)  # type: ignore[arg-type]
+
+    return stage_kernel, layer_kernels
+
+
+def passes(images: Tensor, ways: Tensor) -> dict[str, float]:
+    """How far logits, gradients and statistics in float16 are off those of the network itself."""
+    from interpreted_kernels import network, relative
+
+    plain, fused = (network(depth=14) for _ in range(2))
+    with torch.no_grad():
+        found = FusedResNet(fused.eval(), torch.float16)(images)
+        result = {"evaluation": relative(found, plain.eval()(images))}
+    plain.train(), fused.train()
+    exact, logits = plain(images), FusedTraining(fused, torch.float16)(images)
+    (exact * ways).sum().backward()
+    (logits * ways).sum().backward()
+    result["logits"] = relative(logits.detach(), exact.detach())
+    pairs = list(zip(fused.parameters(), plain.parameters(), strict=True))
+    mine, other = (torch.cat([pair[side].grad.flatten() for pair in pairs]) for side in (0, 1))
+    result["gradients"] = relative(mine, other)
+    buffers = zip(fused.buffers(), plain.buffers(), strict=True)
+    result["statistics"] = max(relative(mine, other) for mine, other in buffers)
+    return result
+
+
+if __name__ == "__main__":
+    from interpreted_kernels import few_programs
+
+    backward_kernels.tile_for = few_programs
+    torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(2, 3, 8, 16, generator=generator)
+    ways = torch.randn(2, 10, generator=generator)
+    results = {"triton": passes(images, ways)}
+    stage.stage_kernel, layer.layer_kernels = on_cpu(Path(sys.argv[1]))
+    results["cuda"] = passes(images, ways)
+    print(json.dumps(results))

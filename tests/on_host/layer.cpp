@@ -1,0 +1,26 @@
+#include "cuda.h"
+#include "layer.cu"
+
+extern "C" void run_layer_forward(int groups, const Chunk* raw_before, const float* sums_before,
+                                  const float* scale, const float* shift, const uint4* weights,
+                                  const Chunk* shortcut, Chunk* active, Chunk* raw, float* sums,
+                                  int total, int images) {
+    run_groups(groups, THREADS, [=] {
+        layer_forward(raw_before, sums_before, scale, shift, weights, shortcut, active, raw, sums,
+                      total, images);
+    });
+}
+
+extern "C" void run_layer_backward(int groups, const Chunk* found, const Chunk* raw,
+                                   const float* sums, const float* gradient_sums,
+                                   const float* scale, const Chunk* skip, const uint4* weights,
+                                   const Chunk* raw_before, const float* sums_before,
+                                   const float* scale_before, const float* shift_before,
+                                   const Chunk* shortcut, Chunk* gradient, Chunk* found_before,
+                                   float* gradient_sums_before, int total, int images) {
+    run_groups(groups, THREADS, [=] {
+        layer_backward(found, raw, sums, gradient_sums, scale, skip, weights, raw_before,
+                       sums_before, scale_before, shift_before, shortcut, gradient, found_before,
+                       gradient_sums_before, total, images);
+    });
+}
