@@ -115,13 +115,7 @@ class Evaluate:
         settings = self._settings(space)
         device = parse_device(self.device)
         attacks = self.attack or ("grid-775",)
-        for name in attacks:
-            parse_attack(name)  # a wrong name is told before the model is loaded
-        if self.details and self.json is None:
-            raise ValueError("--details go to the JSON file; add --json FILE")
-        for path in (self.json, self.state, self.record):
-            writable(path)
-        self._check_save(attacks)
+        self._check(attacks)
         run = self._run()
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
@@ -191,6 +185,16 @@ class Evaluate:
                 f"warning: {self.model} was trained for {_few(known)}, but {self.data} has "
                 f"{_few(classes)}; check --data"
             )
+
+    def _check(self, attacks: Sequence[str]) -> None:
+        """Say what is wrong before the model is loaded."""
+        for name in attacks:
+            parse_attack(name)
+        if self.details and self.json is None:
+            raise ValueError("--details go to the JSON file; add --json FILE")
+        for path in (self.json, self.state, self.record):
+            writable(path)
+        self._check_save(attacks)
 
     def _check_save(self, attacks: Sequence[str]) -> None:
         if self.save is None:
