@@ -33,7 +33,8 @@ from upright.records import Record
 from upright.reproduce import LocalEngine, Task, run_folder
 from upright.reproduce.claim import Claim, newest_step, read_claim
 from upright.reproduce.cluster import ray_engine
-from upright.reproduce.results import Results, make_missing, undone
+from upright.reproduce.missing import undone
+from upright.reproduce.results import Results, make_missing
 from upright.train import Recipe
 
 CHECKPOINT_EVERY = 10

@@ -207,6 +207,7 @@ def example_record() -> records.Record:
         reported={"nat": records.Reported(mean=0.5, stderr=None, table="t")}, steps=3,
         train_seconds=1.0, evaluate_seconds=1.0, forward_passes=4, data_digest={"a": "b"},
         commit=None, versions={"a": "1"}, hardware="cpu", finished="2020-01-01T00:00:00+00:00",
+        beside=2, trained_by=(records.Origin(commit=None, versions={"a": "1"}, hardware="cpu"),),
     )  # fmt: skip
 
 

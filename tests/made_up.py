@@ -54,6 +54,7 @@ def made_up_record(
         "versions": {"made-up": "0"},
         "hardware": "made-up GPU",
         "finished": "2000-01-01T00:00:00+00:00",
+        "beside": 1,
     }
     return Record(**fields | changes)
 

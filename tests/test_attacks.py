@@ -98,7 +98,8 @@ class TestEveryAttack:
         hill = Hill()
         pose = attack.worst_pose(hill, SPACE, len(TOPS), generator=generator())
         assert torch.equal(pose.stack(), search(attack, Hill()).pose.stack())
-        assert hill.passes <= attack.passes_per_image * len(TOPS)
+        assert hill.passes == attack.passes_of_worst_pose * len(TOPS)
+        assert attack.passes_of_worst_pose <= attack.passes_per_image
 
     @every_attack
     def test_a_single_image_is_searched_like_any_other(self, attack: Attack) -> None:

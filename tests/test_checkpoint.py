@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from tiny_runs import names, tiny_recipe
 from upright import TransformSpace
+from upright.records import Origin
 from upright.train import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 
 CLASSES = ("red", "green", "blue")
@@ -139,7 +142,8 @@ class TestDamage:
     def test_any_flipped_bit_of_what_is_noted_is_seen(self, tmp_path: Path) -> None:
         run = begin(tmp_path)
         run.save(Checkpoint(10, state(10)))
-        run.save(Checkpoint(20, state(20), seconds=0.30000000000000004))
+        origin = Origin(commit=None, versions={"torch": "2.13"}, hardware="an abacus")
+        run.save(Checkpoint(20, state(20), 0.30000000000000004, 3, (origin,)))
         file = tmp_path / "checkpoints" / "00000020.json"
         whole = file.read_bytes()
         for place in range(8 * len(whole)):
@@ -208,6 +212,58 @@ class TestDamage:
         (tmp_path / "run.json").write_text(json.dumps(content))
         with pytest.raises(ValueError, match="a recipe has no warmup"):
             begin(tmp_path, resume=True)
+
+
+class TestWhatTrained:
+    ONE = Origin(commit="abc", versions={"torch": "2.13"}, hardware="an abacus")
+    OTHER = Origin(commit="abc+dirty", versions={"torch": "2.13"}, hardware="an abacus")
+
+    def test_it_is_loaded_as_it_was_saved(self, tmp_path: Path) -> None:
+        run = begin(tmp_path)
+        run.save(Checkpoint(10, state(10), 1.5, 4, (self.ONE, self.OTHER)))
+        loaded = run.load()
+        assert loaded is not None
+        assert (loaded.seconds, loaded.beside) == (1.5, 4)
+        assert loaded.trained_by == (self.ONE, self.OTHER)
+
+    def test_a_checkpoint_of_an_older_program_does_not_know_it(self, tmp_path: Path) -> None:
+        run = run_with(tmp_path, 10)
+        weights = (tmp_path / "checkpoints" / "00000010.safetensors").read_bytes()
+        digest = hashlib.sha256(weights + b"10 1.25").hexdigest()
+        about = {"step": 10, "seconds": 1.25, "sha256": digest}
+        (tmp_path / "checkpoints" / "00000010.json").write_text(json.dumps(about))
+        loaded = run.load()
+        assert is_state_of(loaded, 10)
+        assert (loaded.seconds, loaded.beside, loaded.trained_by) == (1.25, None, ())
+        assert loaded.continued_by(self.ONE) == ()
+
+    def test_another_entry_is_for_something_else_alone(self) -> None:
+        begun = Checkpoint(1, {}, trained_by=(self.ONE,))
+        assert begun.continued_by(self.ONE) == (self.ONE,)
+        again = replace(begun, trained_by=begun.continued_by(self.OTHER))
+        assert again.trained_by == (self.ONE, self.OTHER)
+        assert again.continued_by(self.ONE) == (self.ONE, self.OTHER, self.ONE)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"beside": "many"},
+            {"beside": []},
+            {"trained_by": 3},
+            {"trained_by": ["x"]},
+            {"trained_by": [{"commit": None}]},
+            {"trained_by": [{"commit": 3, "versions": {}, "hardware": "x"}]},
+        ],
+    )
+    def test_what_cannot_be_is_damage(
+        self, tmp_path: Path, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = run_with(tmp_path, 10)
+        about = Checkpoint(20, state(20)).about() | changes
+        monkeypatch.setattr(Checkpoint, "about", lambda _self: about)
+        run.save(Checkpoint(20, state(20)))
+        with pytest.warns(DamagedCheckpoint):
+            assert is_state_of(run.load(), 10)
 
 
 class TestWhoseRunItIs:

@@ -29,10 +29,12 @@ def attempt_at(task, runs, token, **changes):
 
 def test_a_worker_does_what_perform_does_and_says_who_it_is(tmp_path, task):
     with token_in(tmp_path / "runs") as token:
-        (record,) = work_on(attempt_at(task, tmp_path / "runs", token), node="there")
+        attempt = attempt_at(task, tmp_path / "runs", token, sharing=4)
+        (record,) = work_on(attempt, node="there")
     assert not (tmp_path / "runs" / token).exists()
     (alone,) = perform(task, tmp_path / "alone", device=torch.device("cpu"))
     assert record.measured == alone.measured
+    assert (record.beside, alone.beside) == (4, 1)
     claim = read_claim(run_folder(task, tmp_path / "runs"))
     assert (claim.attempt, claim.node, claim.step) == ("first", "there", 0)
 

@@ -16,13 +16,14 @@ import torch
 
 import upright
 from tiny_sets import tiny
-from upright import TransformSpace, evaluate
+from upright import TransformSpace, evaluate, origin
 from upright.cli import main
 from upright.data import load_data
 from upright.data.known import CIFAR10
 from upright.data.raw import RawSplit, split_digests
+from upright.origin import origin_on
 from upright.records import read
-from upright.reproduce import plan, reported
+from upright.reproduce import plan, reported, settings
 from upright.reproduce import record as recording
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
@@ -98,6 +99,36 @@ def test_training_seconds_are_those_of_the_last_checkpoint(run, upright_evaluate
     assert upright_evaluate(run.path, *OPTIONS) == (0, "")
     (record,) = recorded()
     assert 0 < record.train_seconds == RunDirectory.open(run.path).load().seconds <= run.seconds
+
+
+def test_a_record_says_what_trained_and_beside_how_many(run, upright_evaluate):
+    assert upright_evaluate(run.path, *OPTIONS) == (0, "")
+    (record,) = recorded()
+    checkpoint = RunDirectory.open(run.path).load()
+    assert record.beside == checkpoint.beside == 1
+    assert record.trained_by == checkpoint.trained_by == (origin_on("cpu"),)
+
+
+@pytest.fixture
+def _commit_not_asked_yet():
+    origin.commit.cache_clear()
+    yield
+    origin.commit.cache_clear()
+
+
+@pytest.mark.usefixtures("_commit_not_asked_yet")
+def test_the_commit_is_asked_for_before_the_work(run, upright_evaluate, monkeypatch):
+    asked = []
+
+    def noted(*args, **options):
+        asked.append("evaluation")
+        return evaluate(*args, **options)
+
+    monkeypatch.setattr(origin, "commit_of", lambda _package: asked.append("commit") or "abc")
+    monkeypatch.setattr(settings, "evaluate", noted)
+    assert upright_evaluate(run.path, *OPTIONS) == (0, "")
+    assert asked == ["commit", "evaluation"]
+    assert recorded()[0].commit == "abc"
 
 
 def test_records_of_one_question_share_a_key(run, upright_evaluate):

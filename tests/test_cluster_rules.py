@@ -164,6 +164,13 @@ def test_a_run_asks_for_a_part_of_a_gpu_and_for_none_on_a_cpu(tmp_path, ray, dev
     assert (ray.asked["num_gpus"], ray.asked["num_cpus"], ray.asked["max_retries"]) == (gpus, 1, 0)
 
 
+def test_records_of_workers_that_share_a_gpu_can_tell(tmp_path):
+    for gpus, sharing in ((1, 1), (0.6, 1), (0.5, 2), (0.3, 3), (0.25, 4), (0.1, 10)):
+        on_gpu = RayEngine(runs=tmp_path, device=torch.device("cuda"), gpus=gpus)
+        assert on_gpu.sharing == sharing
+        assert engine(tmp_path, gpus=gpus).sharing == 1
+
+
 def test_parts_that_no_worker_can_have_are_refused(tmp_path):
     for gpus in (0, 1.5):
         with pytest.raises(ValueError, match=f"a run cannot have {gpus} GPUs"):
@@ -187,6 +194,8 @@ def test_one_table_tells_how_far_all_runs_are():
     [
         (["--engine", "ray"], "Ray is missing: pip install 'upright[ray]'"),
         (["--address", "x:1"], "--address is of a Ray cluster; give --engine ray, too"),
+        (["--gpus-per-run", "1"], "--gpus-per-run is of a Ray cluster; give --engine ray, too"),
+        (["--engine", "ray", "--together", "2"], "--together is of this machine; on a Ray cluster"),
     ],
 )
 def test_the_command_says_what_is_missing(tmp_path, monkeypatch, capsys, options, message):

@@ -21,9 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import upright
-from upright import records
-from upright.records import Damage, Record, Reported, append, read
-from upright.reproduce import origin
+from upright import origin, records
+from upright.records import Damage, Origin, Record, Reported, append, read
 
 RECORD = Record(
     dataset="cifar10",
@@ -56,6 +55,12 @@ JSON = st.recursive(
     max_leaves=6,
 )
 REPORTED = st.builds(Reported, mean=FRACTIONS, stderr=st.none() | FRACTIONS, table=TEXTS)
+ORIGINS = st.builds(
+    Origin,
+    commit=st.none() | TEXTS,
+    versions=st.dictionaries(TEXTS, TEXTS, max_size=2),
+    hardware=TEXTS,
+)
 RECORDS = st.builds(
     Record,
     dataset=TEXTS,
@@ -77,6 +82,8 @@ RECORDS = st.builds(
     versions=st.dictionaries(TEXTS, TEXTS, max_size=2),
     hardware=TEXTS,
     finished=st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat()),
+    beside=st.none() | st.integers(1),
+    trained_by=st.lists(ORIGINS, max_size=2).map(tuple),
 )
 
 
@@ -106,6 +113,26 @@ def test_a_file_is_lines_that_any_json_reader_reads(tmp_path):
     assert json.loads(lines[0])["measured"] == {"nat": 0.9041, "grid-775": 0.30000000000000004}
     assert json.loads(lines[0])["reported"]["nat"]["table"] == "regspat"
     assert stat.S_IMODE((tmp_path / "file.jsonl").stat().st_mode) & 0o600 == 0o600
+
+
+def test_what_older_lines_do_not_say_is_unknown(tmp_path):
+    (tmp_path / "file.jsonl").write_text(line(beside=..., trained_by=...))
+    (record,) = read(tmp_path / "file.jsonl").records
+    assert record == RECORD
+    assert (record.beside, record.trained_by, record.trained_on) == (None, (), "an abacus")
+
+
+def test_training_hardware_is_that_which_trained_all_of_it():
+    one, other = (Origin(commit=None, versions={}, hardware=name) for name in ("one", "other"))
+    assert replace(RECORD, trained_by=(one, replace(one, commit="abc"))).trained_on == "one"
+    assert replace(RECORD, trained_by=(one, other)).trained_on == "one and other"
+
+
+def test_every_committed_record_is_read():
+    for file in (Path(__file__).parents[1] / "results").glob("*.jsonl"):
+        found = read(file)
+        assert found.records
+        assert found.damaged == ()
 
 
 def test_an_empty_file_has_no_records(tmp_path):
@@ -199,8 +226,8 @@ def test_once_adds_nothing_where_the_same_question_is_answered(tmp_path):
         ("{}\n", "of version None, but this program reads version 1"),
         ("[1]\n", "not a JSON object"),
         (line(version=2), "of version 2, but this program reads version 1"),
-        (line(colour="red", size=3), "a Record has no colour, size"),
-        (line(seed=..., model=...), "a Record without model, seed"),
+        (line(colour="red", size=3), "Record has no colour, size"),
+        (line(seed=..., model=...), "Record without model, seed"),
         (line(seed="3"), "seed is '3', but must be int"),
         (line(seed=True), "seed is True, but must be int"),
         (line(commit=7), "commit is 7, but must be str | None"),
@@ -213,9 +240,13 @@ def test_once_adds_nothing_where_the_same_question_is_answered(tmp_path):
         (line(recipe={"steps": float("inf")}), "Infinity is not a number of JSON"),
         (line(finished="yesterday"), "Invalid isoformat string: 'yesterday'"),
         (line(finished="2025-03-01T12:00:00"), "finished has no time zone"),
+        (line(beside="2"), "beside is '2', but must be int | None"),
+        (line(trained_by=None), "trained_by is None, but must be tuple[Origin, ...]"),
+        (line(trained_by=[{"commit": None}]), "Origin without hardware, versions"),
+        (line(trained_by=[3]), "no Origin: 3"),
         (line(reported=[]), "reported is [], but must be dict[str, Reported]"),
-        (line(reported={"nat": 0.9}), "not a Reported: 0.9"),
-        (line(reported={"nat": {"mean": 0.9, "table": "x"}}), "a Reported without stderr"),
+        (line(reported={"nat": 0.9}), "no Reported: 0.9"),
+        (line(reported={"nat": {"mean": 0.9, "table": "x"}}), "Reported without stderr"),
         (line(reported={"nat": {"mean": 9, "stderr": None, "table": "x"}}), "mean is 9, but"),
         ("[" * 100_000 + "\n", ""),
         ("\0" * 50 + "\n", "Expecting value"),
@@ -275,43 +306,53 @@ class TestOrigin:
     def test_a_commit_is_the_head_of_the_checkout(self, package):
         asked = ["git", "log", "-1", "--format=%H"]
         head = subprocess.run(asked, cwd=package, capture_output=True, text=True, check=True)
-        assert origin.commit(package) == head.stdout.strip()
+        assert origin.commit_of(package) == head.stdout.strip()
 
     def test_a_commit_is_dirty_where_the_package_was_changed(self, package):
-        clean = origin.commit(package)
+        clean = origin.commit_of(package)
         (package.parent.parent / "results.jsonl").write_text("new\n")
-        assert origin.commit(package) == clean
+        assert origin.commit_of(package) == clean
         (package / "new.py").touch()
-        assert origin.commit(package) == f"{clean}+dirty"
+        assert origin.commit_of(package) == f"{clean}+dirty"
         (package / "new.py").unlink()
         (package / "__init__.py").write_text("changed = True\n")
-        assert origin.commit(package) == f"{clean}+dirty"
+        assert origin.commit_of(package) == f"{clean}+dirty"
 
     def test_entries_of_the_zoo_are_no_code(self, package):
-        clean = origin.commit(package)
+        clean = origin.commit_of(package)
         (package / "zoo" / "entries" / "cifar10").mkdir(parents=True)
         (package / "zoo" / "entries" / "cifar10" / "std.json").touch()
-        assert origin.commit(package) == clean
+        assert origin.commit_of(package) == clean
         (package / "zoo" / "new.py").touch()
-        assert origin.commit(package) == f"{clean}+dirty"
+        assert origin.commit_of(package) == f"{clean}+dirty"
 
     def test_a_package_in_someone_else_s_checkout_has_no_commit(self, package):
         installed = package.parent / "site-packages"
         installed.mkdir()
         (installed / "__init__.py").touch()
-        assert origin.commit(installed) is None
+        assert origin.commit_of(installed) is None
 
     def test_without_a_checkout_or_without_git_there_is_no_commit(
         self, package, tmp_path_factory, monkeypatch
     ):
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path_factory.getbasetemp()))
-        assert origin.commit(tmp_path_factory.mktemp("plain")) is None
+        assert origin.commit_of(tmp_path_factory.mktemp("plain")) is None
         monkeypatch.setenv("PATH", "")
-        assert origin.commit(package) is None
+        assert origin.commit_of(package) is None
 
     def test_code_without_its_history_can_be_told_its_commit(self, tmp_path, monkeypatch):
         monkeypatch.setenv("UPRIGHT_COMMIT", "abc")
-        assert origin.commit(tmp_path) == "abc"
+        assert origin.commit_of(tmp_path) == "abc"
+
+    def test_a_process_keeps_the_commit_that_it_began_with(self, monkeypatch):
+        began = origin.commit()
+        monkeypatch.setenv("UPRIGHT_COMMIT", "edited meanwhile")
+        assert origin.commit() == began
+        assert origin.origin_on("cpu").commit == began
+
+    def test_several_processes_are_other_hardware_than_one(self):
+        one = origin.origin_on("cpu").hardware
+        assert origin.origin_on("cpu", processes=8).hardware == f"8 x {one}"
 
     def test_versions_and_hardware_are_named(self):
         assert origin.versions()["upright"] == upright.__version__

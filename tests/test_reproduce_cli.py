@@ -71,6 +71,17 @@ def test_a_dry_run_of_a_table_shows_what_is_there_what_is_missing_and_for_how_lo
     )
 
 
+def test_times_of_runs_that_shared_them_are_called_so(reproduce):
+    recipe = paper_recipe("cifar10", "std")
+    record = made_up_record(recipe, {"nat": 0.92, "grid-775": 0.72}, beside=None)
+    Results(Path("results")).add(record)
+    options = ["--table", "regspat", "--dataset", "cifar10", "--method", "std", "--batch", "64"]
+    _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
+    text = " ".join(out.split())
+    assert "std on cifar10 1 grid-775 7 min shared" in text
+    assert "1 of 1 from runs that may have shared their time with others." in text
+
+
 def test_a_figure_s_runs_can_be_asked_for(reproduce):
     code, out, _ = reproduce(
         "--dry-run", "--figure", "lambda-rnd", "--dataset", "svhn", "--seeds", "1"
@@ -118,6 +129,8 @@ def test_counts_and_tables_go_between_the_marks_of_a_page(reproduce):
         (["--markdown", "nowhere.md"], "nowhere.md: No such file or directory"),
         (["--seeds", "0"], "--seeds is 0, but at least 1 is needed"),
         (["--together", "0"], "--together is 0, but at least 1 is needed"),
+        (["--method", "KL(rob,Wo-10)", "--batch", "128"], "--batch leaves no run: only std, std*"),
+        (["--figure", "lambda-wo", "--batch", "128"], "--batch leaves no run"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(reproduce, options, message):
@@ -126,6 +139,13 @@ def test_what_is_wrong_is_said_in_one_line(reproduce, options, message):
     assert code == 2
     assert err.startswith(f"upright: error: {message}")
     assert err.count("\n") == 1
+
+
+def test_only_batch_sizes_of_the_paper_can_be_asked_for(reproduce):
+    code, out, err = reproduce("--dry-run", "--batch", "32")
+    assert code == 2
+    assert "invalid choice" in out + err
+    assert "Nothing is missing" not in out
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])

@@ -8,6 +8,7 @@ import pytest
 
 from made_up import made_up_record, paper_recipe
 from upright.objective import Objective
+from upright.records import Origin
 from upright.report.data import lambda_curve, runtime_points, split_weight
 from upright.reproduce import Task
 from upright.reproduce.cost import cost_of, passes_of_a_step, usual_hardware
@@ -25,12 +26,59 @@ def task(objective, **changes):
 
 
 def test_the_same_method_on_the_same_hardware_is_measured():
-    slower = replace(STAR, train_seconds=320.0, seed=1)  # side by side with another
-    for seed, precision in ((0, "float32"), (4, "bfloat16")):
-        cost = cost_of(task("std*", seed=seed, precision=precision), [STAR, slower], GPU)
+    disturbed, again = (
+        replace(STAR, train_seconds=seconds, seed=seed) for seed, seconds in ((1, 1e6), (2, 160.0))
+    )
+    for seed in (0, 4):
+        cost = cost_of(task("std*", seed=seed), [STAR, disturbed, again], GPU)
         assert (cost.train, cost.evaluate, cost.basis) == (160.0, 20.0, "measured")
         assert cost.seconds == 180.0
     assert cost_of(task("std*"), [STAR], GPU, trained=True).seconds == 20.0
+
+
+@pytest.mark.parametrize("beside", [4, None])
+def test_a_time_that_runs_may_have_shared_is_not_called_measured(beside):
+    """A slow method beside fast ones is recorded with less than it takes, a fast one with more."""
+    subsidised = replace(WORST, train_seconds=120.0, beside=beside)
+    cost = cost_of(task("AT(rob, Wo-10)"), [STAR, subsidised], GPU)
+    assert (cost.train, cost.basis) == (120.0, "shared")
+    cost = cost_of(task("AT(rob, Wo-10)"), [STAR, subsidised, WORST], GPU)
+    assert (cost.train, cost.basis) == (240.0, "measured")
+
+
+def test_other_methods_are_extrapolated_from_runs_that_trained_alone_where_there_are_such():
+    shared = replace(WORST, train_seconds=160.0, beside=2)
+    assert cost_of(task("KL(nat, rnd)"), [STAR, shared], GPU).train == pytest.approx(2 * 160.0)
+    both = [replace(STAR, beside=2), shared]
+    assert cost_of(task("KL(nat, rnd)"), both, GPU).train == pytest.approx(160.0)
+
+
+def test_nothing_is_guessed_from_another_precision():
+    half = task("std*", precision="bfloat16")
+    assert (cost_of(half, [STAR], GPU).train, cost_of(half, [STAR], GPU).basis) == (None, "unknown")
+    record = made_up_record(half.recipe, GRID, train_seconds=40.0, evaluate_seconds=5.0)
+    cost = cost_of(half, [STAR, replace(record, evaluation={"precision": "float16"})], GPU)
+    assert (cost.train, cost.evaluate, cost.basis) == (40.0, 5.0, "measured")
+    cost = cost_of(half, [STAR, record], GPU)  # as `upright evaluate` does it: in float32
+    assert (cost.train, cost.basis) == (40.0, "extrapolated")
+
+
+def test_grids_and_gradients_of_a_task_are_two_evaluations():
+    climb = replace(STAR, measured={"nat": 0.9, "s-pgd": 0.8}, evaluate_seconds=3.0)
+    cost = cost_of(task("std*", attacks=("grid-775", "s-pgd")), [STAR, climb], GPU)
+    assert (cost.evaluate, cost.basis) == (23.0, "measured")
+
+
+def test_training_is_told_by_the_hardware_that_trained_and_evaluation_by_that_which_evaluated():
+    gpu = Origin(commit=None, versions={}, hardware=GPU)
+    moved = replace(STAR, hardware="a laptop", trained_by=(gpu,))
+    assert cost_of(task("std*"), [moved], GPU).train == 160.0
+    assert cost_of(task("std*"), [moved], GPU).evaluate is None
+    cost = cost_of(task("std*"), [moved], "a laptop")
+    assert (cost.train, cost.evaluate, cost.basis) == (None, 20.0, "unknown")
+    assert usual_hardware([moved], "a laptop") == GPU
+    halfway = replace(STAR, trained_by=(gpu, replace(gpu, hardware="another")))
+    assert cost_of(task("std*"), [halfway], GPU).train is None
 
 
 def test_a_shorter_run_tells_the_time_of_a_step():
@@ -82,7 +130,7 @@ def test_estimates_are_for_this_hardware_or_for_that_of_most_records():
         ("KL(rob, Wo-10)", 10 + 6),
         ("L2(rob, Wo-10)", 10 + 9),
         ("L2(rob, rnd)", 6),
-        ("KL-C(mix, S-PGD)", 3 * 6 + 6),
+        ("KL-C(mix, S-PGD)", 3 * 5 + 6),
     ],
 )
 def test_passes_of_a_step_are_those_of_the_objective(objective, passes):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ import torch
 from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
 from upright import evaluate
-from upright.reproduce import LocalEngine, Task, perform, run_folder
-from upright.reproduce.results import DamagedRecord, Results, make_missing, undone
+from upright.records import read
+from upright.reproduce import LocalEngine, Settings, Task, perform, run_folder, settings
+from upright.reproduce.missing import undone
+from upright.reproduce.results import DamagedRecord, Results, make_missing
 from upright.train import Recipe, RunDirectory, load_network
 
 CPU = torch.device("cpu")
@@ -194,16 +197,52 @@ def test_a_task_is_done_when_all_its_metrics_are_recorded():
     task = Task(recipe=Recipe(), attacks=("grid-775", "s-pgd"))
     grid = made_up_record(Recipe(), {"nat": 0.5, "grid-775": 0.4})
     climb = made_up_record(Recipe(), {"nat": 0.5, "s-pgd": 0.45})
-    assert undone([task], []) == undone([task], [grid]) == (task,)
+    assert undone([task], []) == (task,)
+    assert undone([task], [grid]) == (replace(task, attacks=("s-pgd",)),)
     assert undone([task], [grid, climb]) == ()
     few = replace(task, test_images=10)
     assert undone([few], [grid, climb]) == (few,)
+    ten = {"data_digest": {"test_images": "of ten"}, "evaluation": grid.evaluation | {"limit": 10}}
+    assert undone([task, few], [replace(each, **ten) for each in (grid, climb)]) == (task,)
     filled = [
         replace(each, evaluation=each.evaluation | {"fill": "border"}) for each in (grid, climb)
     ]
     assert undone([task], filled) == (task,)
+    elsewhere = [replace(each, dataset="svhn") for each in (grid, climb)]
+    assert undone([task], elsewhere) == (task,)
     other = replace(task, recipe=Recipe(seed=1))
     assert undone([other], [grid, climb]) == (other,)
+
+
+def test_part_of_a_data_set_without_a_known_digest_does_not_stand_for_all_of_it():
+    task = Task(recipe=Recipe(data="npz:x.npz"), attacks=())
+    few = made_up_record(task.recipe, {"nat": 0.5}, evaluation={"limit": 5})
+    assert undone([task, replace(task, test_images=5)], [few]) == (task,)
+    assert undone([task], [made_up_record(task.recipe, {"nat": 0.5})]) == ()
+
+
+def test_what_is_recorded_is_what_the_evaluation_was_told(tmp_path, tasks, monkeypatch):
+    told = []
+
+    def noted(*args, **options):
+        told.append(options)
+        return evaluate(*args, **options)
+
+    monkeypatch.setattr(settings, "evaluate", noted)
+    records = perform(replace(tasks[0], test_images=5), tmp_path, device=CPU)
+    for record, asked in zip(records, told, strict=True):
+        assert record.evaluation["space"] == asdict(asked["space"])
+        for name in ("fill", "interpolation", "canvas", "limit"):
+            assert record.evaluation[name] == asked[name]
+        assert (record.evaluation["seed"], asked["generator"]) == (None, None)
+
+
+def test_settings_have_the_keys_and_values_of_the_committed_records():
+    (file,) = (Path(__file__).parents[1] / "results").glob("cifar10.jsonl")
+    old = read(file).records[0].evaluation
+    asked = Settings(precision="bfloat16").as_json()
+    assert asked == old
+    assert list(asked) == list(old)
 
 
 def test_tasks_and_records_travel_between_processes(tmp_path, tasks):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from tiny_runs import Plan, colours, fail, lines, newest, register_tiny, tiny_recipe, tiny_run
 from upright import evaluate
 from upright.data import load_data
-from upright.train import Recipe, load_network, train, train_together
+from upright.origin import origin_on
+from upright.records import Origin
+from upright.train import Recipe, RunDirectory, load_network, loop, train, train_together
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +128,50 @@ class TestLearning:
             logged = [(line["step"], line[part]) for line in lines(tmp_path)]
             found = [(event.step, event.value) for event in events.Scalars(part)]
             assert found == [(step, pytest.approx(value)) for step, value in logged]
+
+
+class TestWhatTrained:
+    @pytest.fixture
+    def under(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Origin]:
+        """Let what follows be of another commit."""
+
+        def change(commit: str) -> Origin:
+            now = replace(origin_on("cpu"), commit=commit)
+            monkeypatch.setattr(loop, "origin_on", lambda *_, **__: now)
+            return now
+
+        return change
+
+    def trained_by(self, path: Path) -> tuple[Origin, ...]:
+        checkpoint = RunDirectory.open(path).load()
+        assert checkpoint is not None
+        return checkpoint.trained_by
+
+    def test_it_is_kept_with_the_checkpoint(self, tmp_path: Path) -> None:
+        tiny_run(tmp_path)
+        assert self.trained_by(tmp_path) == (origin_on("cpu"),)
+
+    def test_a_resumption_under_another_commit_leaves_a_trace(
+        self, tmp_path: Path, plan: Plan, under: Callable[[str], Origin]
+    ) -> None:
+        first = under("first")
+        plan[9] = fail
+        with pytest.raises(ZeroDivisionError):
+            tiny_run(tmp_path)
+        plan.clear()
+        assert self.trained_by(tmp_path) == (first,)
+        second = under("second")
+        tiny_run(tmp_path, resume=True)
+        assert self.trained_by(tmp_path) == (first, second)
+
+    def test_a_finished_run_that_is_resumed_is_not_trained(
+        self, tmp_path: Path, under: Callable[[str], Origin]
+    ) -> None:
+        first = under("first")
+        tiny_run(tmp_path)
+        under("second")
+        tiny_run(tmp_path, resume=True)
+        assert self.trained_by(tmp_path) == (first,)
 
 
 class TestLog:

@@ -71,6 +71,35 @@ def test_what_is_set_for_the_whole_process_is_put_back(
     assert not torch.backends.cudnn.benchmark
 
 
+def beside(path: Path) -> int | None:
+    checkpoint = RunDirectory.open(path).load()
+    assert checkpoint is not None
+    return checkpoint.beside
+
+
+def test_a_run_knows_beside_how_many_it_ever_trained(tmp_path: Path) -> None:
+    """What is trained already, and is only looked at, takes no time of the others."""
+    runs = {tmp_path / f"{seed}": tiny_recipe(seed=seed) for seed in range(3)}
+    train(runs[tmp_path / "0"], tmp_path / "0", data=colours())
+    train_together(runs, data=colours(), resume=True)
+    assert [beside(path) for path in runs] == [1, 2, 2]
+
+
+def test_runs_of_other_processes_on_the_same_device_count_too(tmp_path: Path) -> None:
+    train(tiny_recipe(), tmp_path, data=colours(), sharing=4)
+    assert beside(tmp_path) == 4
+
+
+def test_a_run_that_is_continued_alone_did_not_train_alone(tmp_path: Path, plan: Plan) -> None:
+    runs = {tmp_path / f"{seed}": tiny_recipe(seed=seed) for seed in range(2)}
+    plan[9] = sending(signal.SIGINT)
+    train_together(runs, data=colours())
+    plan.clear()
+    for path, recipe in runs.items():
+        assert train(recipe, path, data=colours(), resume=True).finished
+        assert beside(path) == 2
+
+
 def test_run_is_not_continued_with_other_data(tmp_path: Path) -> None:
     train(tiny_recipe(), tmp_path / "run", data=colours())
     data = colours()

@@ -182,7 +182,7 @@ class TestDamage:
             ({"image_shape": "abc"}, "shape"),
             ({"note": None}, "must be text"),
             ({"records": []}, "nothing was measured"),
-            ({"records": [{"version": 1}]}, "a Record without"),
+            ({"records": [{"version": 1}]}, "Record without"),
         ],
     )
     def test_a_card_that_cannot_be_is_refused(self, entry, change, reason):

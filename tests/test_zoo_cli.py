@@ -89,6 +89,9 @@ def test_a_record_knows_the_recipe_and_is_another_than_that_of_the_run(small_run
     assert Recipe.from_json(packed.recipe) == Recipe.from_json(whole.recipe) == small_run.recipe
     assert (packed.seed, packed.steps) == (0, 20)
     assert packed.train_seconds == whole.train_seconds == card.records[0].train_seconds
+    assert packed.beside == whole.beside == 1
+    assert packed.trained_by == whole.trained_by
+    assert packed.trained_by
     assert packed.measured == card.records[0].measured
     assert packed.evaluation == whole.evaluation | {"weights": "bfloat16"}
     assert packed.key != whole.key

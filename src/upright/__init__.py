@@ -1,5 +1,6 @@
 """Measure and raise the worst-case accuracy of image classifiers under small motions."""
 
+from upright._version import __version__
 from upright.attacks import (
     Attack,
     CandidateSearch,
@@ -18,8 +19,6 @@ from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
 from upright.tta import tta
 from upright.warp import warp, warp_all
-
-__version__ = "0.1.0"
 
 __all__ = [
     "KL",

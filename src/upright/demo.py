@@ -14,7 +14,7 @@ import multiprocessing
 import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,28 +22,16 @@ from rich.console import Console
 from rich.table import Table
 
 from upright.attacks import GridSearch
-from upright.data import load_data
-from upright.evaluation import evaluate
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
-from upright.reproduce import FinishedRun, Subject, choose_shown, keep, record_of
-from upright.space import PAPER
+from upright.reproduce import FinishedRun, Settings, Subject, choose_shown, keep, record_of
 from upright.train import Recipe, train
 
 __all__ = ["main"]
 
 # λ is 8 in the paper's 80,000 steps; in a thousandth of them so strong a penalty holds the rest up.
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10; λ=1)")
-
-
-_SETTINGS = {
-    "space": asdict(PAPER),
-    "split": "test",
-    "fill": "black",
-    "interpolation": "bilinear",
-    "canvas": 0,
-}
 
 
 @dataclass(frozen=True)
@@ -129,14 +117,15 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     run = train(job.recipe, job.folder)
     if not run.finished:
         raise KeyboardInterrupt
-    data = load_data("glyphs", split="test", limit=job.test_images)
-    evaluation = evaluate(run.model, (data.images, data.labels), only_accuracy=True)
+    settings = Settings(limit=job.test_images)
+    data = settings.load("glyphs")
+    evaluation = settings.evaluate(run.model, data, only_accuracy=True)
     record = record_of(
         FinishedRun.open(job.folder),
         evaluation,
         data_name="glyphs",
         data=data,
-        settings=_SETTINGS | {"limit": job.test_images},
+        settings=settings,
         device=torch.device("cpu"),
     )
     append(job.out / "records.jsonl", record)

@@ -25,6 +25,7 @@ if sys.platform != "win32":
 __all__ = [
     "Damage",
     "Key",
+    "Origin",
     "Record",
     "Records",
     "Reported",
@@ -50,6 +51,19 @@ class Reported:
         _check_kinds(self)
         _check_fraction("mean", self.mean)
         _check_fraction("stderr", self.stderr or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What computed a result."""
+
+    commit: str | None
+    """Of the code, with ``+dirty`` where it was changed since; None if unknown."""
+    versions: dict[str, str]
+    hardware: str
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
 
 
 class Key(NamedTuple):
@@ -95,6 +109,11 @@ class Record:
     """The device that evaluated."""
     finished: str
     """When the evaluation was done: UTC, as in ISO 8601."""
+    beside: int | None = None
+    """The most runs that ever trained side by side with it and shared its ``train_seconds``, itself
+    included: 1 is alone. None if unknown."""
+    trained_by: tuple[Origin, ...] = ()
+    """What trained it: another entry for each resumption by something else. Empty if unknown."""
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -106,6 +125,12 @@ class Record:
             _check_fraction(metric, accuracy)
         if datetime.fromisoformat(self.finished).utcoffset() is None:
             raise ValueError(f"finished has no time zone: {self.finished}")
+
+    @property
+    def trained_on(self) -> str:
+        """The hardware that trained, all of it; where that is unknown, what evaluated."""
+        names = dict.fromkeys(each.hardware for each in self.trained_by)
+        return " and ".join(names) or self.hardware
 
     @property
     def key(self) -> Key:
@@ -224,22 +249,27 @@ def from_json(content: object) -> Record:
     reported = content.get("reported")
     if isinstance(reported, dict):
         content["reported"] = {name: _build(Reported, part) for name, part in reported.items()}
+    trained_by = content.get("trained_by")
+    if isinstance(trained_by, list):
+        content["trained_by"] = tuple(_build(Origin, part) for part in trained_by)
     return _build(Record, content)
 
 
-_Kind = TypeVar("_Kind")
+_Kind = TypeVar("_Kind", Origin, Record, Reported)
 
 
 def _build(kind: type[_Kind], values: object) -> _Kind:
     """Make a dataclass of values by name; those that are missing or not known are named."""
     if not isinstance(values, dict):
-        raise ValueError(f"not a {kind.__name__}: {values!r}")
-    known = set(get_type_hints(kind))
+        raise ValueError(f"no {kind.__name__}: {values!r}")
+    fields = dataclasses.fields(kind)
+    known = {field.name for field in fields}
     if unknown := sorted(set(values) - known):
         names = ", ".join(ascii(name)[1:-1] for name in unknown)
-        raise ValueError(f"a {kind.__name__} has no {names}")
-    if missing := sorted(known - set(values)):
-        raise ValueError(f"a {kind.__name__} without {', '.join(missing)}")
+        raise ValueError(f"{kind.__name__} has no {names}")
+    needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+    if missing := sorted(needed - set(values)):
+        raise ValueError(f"{kind.__name__} without {', '.join(missing)}")
     return kind(**values)
 
 
@@ -252,7 +282,7 @@ def _check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}, but must be a fraction: divide percentages by 100")
 
 
-def _check_kinds(instance: Record | Reported) -> None:
+def _check_kinds(instance: Origin | Record | Reported) -> None:
     hints = get_type_hints(type(instance))
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
@@ -270,6 +300,9 @@ def _is_a(kind: Any, value: object) -> bool:
         return isinstance(value, dict) and all(
             isinstance(name, str) and _is_a(of, part) for name, part in value.items()
         )
+    if get_origin(kind) is tuple:
+        of, _ = get_args(kind)
+        return isinstance(value, tuple) and all(_is_a(of, part) for part in value)
     if kind is float and isinstance(value, int | float):
         return -math.inf < value < math.inf and not isinstance(value, bool)
     return isinstance(value, kind) and not isinstance(value, bool)

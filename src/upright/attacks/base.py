@@ -55,6 +55,11 @@ class Attack(abc.ABC):
     def passes_per_image(self) -> int:
         """Forward passes that a full search spends on one image."""
 
+    @property
+    def passes_of_worst_pose(self) -> int:
+        """Forward passes that ``worst_pose`` spends on one image."""
+        return self.passes_per_image
+
     @abc.abstractmethod
     def search(
         self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator

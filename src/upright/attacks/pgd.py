@@ -43,6 +43,10 @@ class SpatialPGD(Attack):
     def passes_per_image(self) -> int:
         return self.restarts * (self.steps + 1)
 
+    @property
+    def passes_of_worst_pose(self) -> int:
+        return self.steps if self.restarts == 1 else self.passes_per_image
+
     def search(
         self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
     ) -> WorstCase:

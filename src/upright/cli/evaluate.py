@@ -10,25 +10,30 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-import torch
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
 from upright.attacks import parse_attack
-from upright.checks import Model, check_at_least_1, warn_if_classes_differ
+from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
 from upright.cli.table import evaluation_table
-from upright.data import LabelledImages, Split, load_data
-from upright.evaluation import Evaluation, evaluate
+from upright.data import LabelledImages, Split
 from upright.files import write_whole
-from upright.models import in_half_precision
-from upright.ranks import Ranks
+from upright.origin import commit
 from upright.records import append
 from upright.report.saved import Shown, check_beside
-from upright.reproduce import FinishedRun, Subject, choose_shown, grid_among, keep, record_of
+from upright.reproduce import (
+    FinishedRun,
+    Settings,
+    Subject,
+    choose_shown,
+    grid_among,
+    keep,
+    record_of,
+)
 from upright.sources import load_model
 from upright.space import TransformSpace
 from upright.train import RunDirectory
@@ -41,19 +46,6 @@ _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
 _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
-
-# What the answer depends on, beside model, data, attacks and poses.
-_SETTINGS = (
-    "split",
-    "limit",
-    "resize",
-    "center_crop",
-    "fill",
-    "interpolation",
-    "canvas",
-    "precision",
-    "seed",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +110,28 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Evaluate, print a table, and write the files that are asked for."""
+        commit()  # what is edited from now on is not what evaluates
         space = parse_space(self.max_translation, self.max_rotation)
+        settings = self._settings(space)
         device = parse_device(self.device)
         attacks = self.attack or ("grid-775",)
-        for name in attacks:
-            parse_attack(name)  # a wrong name is told before the model is loaded
-        if self.details and self.json is None:
-            raise ValueError("--details go to the JSON file; add --json FILE")
-        for path in (self.json, self.state, self.record):
-            writable(path)
-        self._check_save(attacks)
+        self._check(attacks)
         run = self._run()
         with one_voice(device, patience=timedelta(days=7)) as ranks:
-            model, data = load_model(self.model, device=device), self._data()
+            model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
-            if self.precision != "float32":
-                model = in_half_precision(model, self.precision)
-            evaluation = self._evaluate(model, data, attacks, space, device, ranks)
+            model = settings.in_precision(model)
+            evaluation = settings.evaluate(
+                model,
+                data,
+                attacks=attacks,
+                only_accuracy=not self.details,
+                batch_size=self.batch_size,
+                device=device,
+                state=self.state,
+                progress=ranks.leads and sys.stderr.isatty(),
+                ranks=ranks,
+            )
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
@@ -146,7 +143,6 @@ class Evaluate:
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
         record = None
         if run is not None:
-            settings = {"space": asdict(space)} | {name: getattr(self, name) for name in _SETTINGS}
             record = record_of(
                 run, evaluation, data_name=self.data, data=data, settings=settings, device=device
             )
@@ -190,6 +186,16 @@ class Evaluate:
                 f"{_few(classes)}; check --data"
             )
 
+    def _check(self, attacks: Sequence[str]) -> None:
+        """Say what is wrong before the model is loaded."""
+        for name in attacks:
+            parse_attack(name)
+        if self.details and self.json is None:
+            raise ValueError("--details go to the JSON file; add --json FILE")
+        for path in (self.json, self.state, self.record):
+            writable(path)
+        self._check_save(attacks)
+
     def _check_save(self, attacks: Sequence[str]) -> None:
         if self.save is None:
             return
@@ -220,40 +226,18 @@ class Evaluate:
         check_beside(self.save, shown)
         return shown
 
-    def _data(self) -> LabelledImages:
-        return load_data(
-            self.data,
+    def _settings(self, space: TransformSpace) -> Settings:
+        return Settings(
+            space=space,
             split=self.split,
             limit=self.limit,
             resize=self.resize,
             center_crop=self.center_crop,
-        )
-
-    def _evaluate(
-        self,
-        model: Model,
-        data: LabelledImages,
-        attacks: Sequence[str],
-        space: TransformSpace,
-        device: torch.device,
-        ranks: Ranks,
-    ) -> Evaluation:
-        return evaluate(
-            model,
-            (data.images, data.labels),
-            attacks=attacks,
-            space=space,
-            only_accuracy=not self.details,
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,
-            limit=self.limit,
-            batch_size=self.batch_size,
-            device=device,
-            generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
-            state=self.state,
-            progress=ranks.leads and sys.stderr.isatty(),
-            ranks=ranks,
+            precision=self.precision,
+            seed=self.seed,
         )
 
 

@@ -17,13 +17,14 @@ from upright.cli.messages import say
 from upright.cli.options import parse_device
 from upright.cli.todo import todo_table
 from upright.files import write_whole
+from upright.origin import commit
 from upright.records import Record
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import Engine, LocalEngine, Task, ray_engine, room_on
+from upright.reproduce import Engine, LocalEngine, RayEngine, Task, ray_engine, room_on
 from upright.reproduce.figures import figure, figure_recipes
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import Layout
@@ -56,7 +57,7 @@ class Reproduce:
     seeds: Annotated[int, arg(metavar="N")] = 5
     """How many seeds each method needs, counted from 0."""
     batch: UseAppendAction[
-        Annotated[tuple[int, ...], arg(metavar="IMAGES", help_behavior_hint="")]
+        Annotated[tuple[Literal[64, 128], ...], arg(metavar="IMAGES", help_behavior_hint="")]
     ] = ()
     """64 or 128: std, std* and AT were trained with both, and the better is reported. Without it,
     both."""
@@ -88,11 +89,12 @@ class Reproduce:
     """Who makes the runs: this machine, or a Ray cluster, whose nodes must all see --runs."""
     address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="")] = None
     """Of the Ray cluster; without, RAY_ADDRESS, or else a cluster of this machine alone."""
-    gpus_per_run: Annotated[float, arg(metavar="GPUS")] = 0.25
-    """Of a Ray cluster: the part of a GPU that each run is given."""
+    gpus_per_run: Annotated[float | None, arg(metavar="GPUS", help_behavior_hint="")] = None
+    """Of a Ray cluster: the part of a GPU that each run is given; without, 0.25."""
 
     def __call__(self) -> None:
         """Show, run what is missing, and show again."""
+        commit()  # what is edited from now on is not what runs
         self._check()
         layouts = self._layouts()
         results = Results(self.results)
@@ -117,8 +119,15 @@ class Reproduce:
         for name, value in (("seeds", self.seeds), ("together", self.together)):
             if value is not None and value < 1:
                 raise ValueError(f"--{name} is {value}, but at least 1 is needed")
-        if self.address is not None and self.engine != "ray":
-            raise ValueError("--address is of a Ray cluster; give --engine ray, too")
+        of_ray = {"address": self.address, "gpus-per-run": self.gpus_per_run}
+        for name, given in of_ray.items():
+            if given is not None and self.engine != "ray":
+                raise ValueError(f"--{name} is of a Ray cluster; give --engine ray, too")
+        if self.together is not None and self.engine == "ray":
+            raise ValueError(
+                "--together is of this machine; on a Ray cluster --gpus-per-run says how many runs "
+                "share a GPU"
+            )
         for file in self.markdown:
             _filled(file, {"summary": "", "methods": "", "tables": ""})
 
@@ -130,10 +139,13 @@ class Reproduce:
     def _tasks(
         self, layouts: Sequence[Layout], records: Sequence[Record], device: torch.device
     ) -> tuple[Task, ...]:
-        needs = table_needs(layouts, batches=self.batch or (64, 128))
+        batches = self.batch or (64, 128)
+        needs = table_needs(layouts, batches=batches)
         for name in self.figure:
             runs = figure_recipes(figure(name), datasets=self.dataset, methods=self.method)
-            needs += [(run, "grid-775") for run in runs]
+            needs += [(run, "grid-775") for run in runs if run.batch in batches]
+        if self.batch and not needs:
+            raise ValueError("--batch leaves no run: only std, std* and AT are trained with 128")
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
 
@@ -150,7 +162,7 @@ class Reproduce:
                 runs=self.runs,
                 address=self.address,
                 device=self.device,
-                gpus=self.gpus_per_run,
+                gpus=RayEngine.gpus if self.gpus_per_run is None else self.gpus_per_run,
                 checkpoint_every=self.checkpoint_every,
                 progress=sys.stderr.isatty(),
                 say=say,

@@ -10,7 +10,7 @@ import torch
 
 from upright.data import LabelledImages
 from upright.evaluation import AttackResult, Evaluation
-from upright.reproduce.origin import commit, hardware, versions
+from upright.origin import commit, hardware, versions
 from upright.space import TransformSpace
 
 __all__ = ["result_as_json"]

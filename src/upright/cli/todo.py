@@ -12,12 +12,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from upright.origin import hardware
 from upright.records import Record
-from upright.reproduce.cost import Cost, cost_of, timed, usual_hardware
-from upright.reproduce.origin import hardware
+from upright.reproduce.cost import Basis, Cost, cost_of, timed, usual_hardware
 from upright.reproduce.work import Task, is_trained
 
 __all__ = ["todo_table"]
+
+_WORDS: dict[Basis, str] = {
+    "shared": "from runs that may have shared their time with others",
+    "extrapolated": "extrapolated from other methods",
+}
 
 
 def todo_table(
@@ -59,9 +64,10 @@ def _total(costs: Sequence[Cost], place: str | None) -> str:
     known = [cost for cost in costs if cost.seconds is not None]
     text = f"{len(costs)} runs missing"
     if known:
-        guessed = sum(cost.basis == "extrapolated" for cost in known)
         text += f": {_time(known)} on {place}, one after the other"
-        text += f", {guessed} of {len(known)} extrapolated from other methods" if guessed else ""
+        for basis, words in _WORDS.items():
+            if count := sum(cost.basis == basis for cost in known):
+                text += f", {count} of {len(known)} {words}"
     if unknown := len(costs) - len(known):
         text += f"; of {unknown} no record says how long a step takes"
     return text + "."

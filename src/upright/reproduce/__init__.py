@@ -8,6 +8,7 @@ from upright.reproduce.pack import add_to_zoo
 from upright.reproduce.plan import Wanted, paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
 from upright.reproduce.reported import Row, all_reported, paper_rows, reported
+from upright.reproduce.settings import Settings
 from upright.reproduce.work import Task, measure, perform, run_folder
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LocalEngine",
     "RayEngine",
     "Row",
+    "Settings",
     "Subject",
     "Task",
     "Wanted",

@@ -40,6 +40,8 @@ class Attempt:
     checkpoint_every: int
     patience: float
     """Seconds to wait for another worker that is still at work in the run's folder."""
+    sharing: int = 1
+    """How many workers may share the device."""
 
 
 def work_on(attempt: Attempt, *, node: str) -> tuple[Record, ...]:
@@ -56,6 +58,7 @@ def work_on(attempt: Attempt, *, node: str) -> tuple[Record, ...]:
             attempt.runs,
             device=torch.device(attempt.device),
             checkpoint_every=attempt.checkpoint_every,
+            sharing=attempt.sharing,
         )
 
 

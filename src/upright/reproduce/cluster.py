@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import os
 import signal
 import socket
@@ -30,11 +31,11 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 import upright
+from upright.origin import commit
 from upright.records import Record
 from upright.reproduce.attempt import Attempt, NotSharedError, kept, token_in, work_on
 from upright.reproduce.claim import newest_step, read_claim
 from upright.reproduce.engine import Failure, OnRecord
-from upright.reproduce.origin import commit
 from upright.reproduce.progress import Doing, progress_table
 from upright.reproduce.work import Task, run_folder
 
@@ -70,6 +71,11 @@ class RayEngine:
             raise ValueError(f"workers have no device {self.device}; choose cuda or cpu")
         if not 0 < self.gpus <= 1:
             raise ValueError(f"a run cannot have {self.gpus} GPUs; choose more than 0, up to 1")
+
+    @property
+    def sharing(self) -> int:
+        """How many runs may share a GPU; a run on a CPU has its cores to itself."""
+        return math.floor(1 / self.gpus + 1e-9) if self.device.type == "cuda" else 1
 
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         """Perform all tasks; see ``Engine``."""
@@ -241,6 +247,7 @@ class _Sweep:
             runs=self._runs,
             token=self._token,
             device=self._engine.device.type,
+            sharing=self._engine.sharing,
             checkpoint_every=self._engine.checkpoint_every,
             patience=self._engine.patience,
         )

@@ -1,30 +1,34 @@
 """How long missing runs would take, from the times in records.
 
-A step of the same method, network and batch on the same hardware was measured if a record has it;
-of several the fastest counts, because runs that trained side by side share their wall time. For a
-method without a record, a straight line is laid through the steps of the others, against the passes
-of a step: an image that is only searched with counts one, one that needs a gradient three. That is
-an extrapolation, and is called one. Nothing is guessed for a network or hardware of which there is
-no record.
+A step of the same method, network, batch and precision on the same hardware was measured if the
+record of a run that trained alone has it. Runs side by side have equal parts of their wall time,
+whatever their methods cost: what only they tell is an estimate, and is called shared, as is what
+older records tell, which do not say who else trained. For a method without a record, a straight
+line is laid through the steps of the others, alone where there are such, against the passes of a
+step: an image that is only searched with counts one, one that needs a gradient three. That is an
+extrapolation, and is called one. Nothing is guessed for a network, a precision or hardware of which
+there is no record.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
 from upright.objective import Objective
 from upright.records import Record
 from upright.reproduce.plan import by_recipe, same_run
-from upright.reproduce.work import Task
+from upright.reproduce.work import Part, Task, evaluation_precision, parts_of
 from upright.train import Recipe
 
-__all__ = ["Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
+__all__ = ["Basis", "Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
+
+Basis = Literal["measured", "shared", "extrapolated", "unknown"]
+"""What a time is known from, the most certain first."""
 
 _GRADIENT = 3
 """A forward and a backward pass take about as long as so many forward passes."""
@@ -36,11 +40,21 @@ class Cost:
 
     train: float | None
     evaluate: float | None
-    basis: Literal["measured", "extrapolated", "unknown"]
+    basis: Basis
+    """Of the less certain of both."""
 
     @property
     def seconds(self) -> float | None:
         return None if self.train is None or self.evaluate is None else self.train + self.evaluate
+
+
+@dataclass(frozen=True)
+class _Time:
+    seconds: float | None
+    basis: Basis
+
+
+_UNKNOWN = _Time(None, "unknown")
 
 
 def timed(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -49,8 +63,8 @@ def timed(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:
-    """The hardware to estimate for: this one, or the one that most records are from."""
-    names = [record.hardware for record in records]
+    """The hardware to estimate for: this one, or the one that trained most records."""
+    names = [record.trained_on for record in records]
     return here if here in names or not names else statistics.mode(names)
 
 
@@ -58,18 +72,11 @@ def cost_of(
     task: Task, records: Iterable[Record], hardware: str | None, *, trained: bool = False
 ) -> Cost:
     """Estimate a task from ``timed`` records; one that is trained already is only evaluated."""
-    model = task.recipe.model
-    alike = [each for each in records if (each.hardware, each.model) == (hardware, model)]
-    if not alike:
-        return Cost(None, None, "unknown")
-    step, measured = _seconds_a_step(task.recipe, alike)
-    if trained:
-        step, measured = 0.0, True
-    evaluate, known = _evaluation_seconds(task, alike)
-    basis: Literal["measured", "extrapolated"] = (
-        "measured" if measured and known else "extrapolated"
-    )
-    return Cost(step * task.recipe.steps, evaluate, basis)
+    alike = [each for each in records if each.model == task.recipe.model]
+    training = _Time(0.0, "measured") if trained else _training(task.recipe, alike, hardware)
+    evaluation = _evaluation(task, [each for each in alike if each.hardware == hardware])
+    basis = max(training.basis, evaluation.basis, key=get_args(Basis).index)
+    return Cost(training.seconds, evaluation.seconds, basis)
 
 
 def passes_of_a_step(objective: str, batch: int) -> int:
@@ -83,23 +90,35 @@ def passes_of_a_step(objective: str, batch: int) -> int:
     elif isinstance(attack, CandidateSearch):
         search = attack.passes_per_image
     else:
-        search = _GRADIENT * targets * attack.passes_per_image
+        search = _GRADIENT * targets * attack.passes_of_worst_pose
     return batch * (training + search * parsed.draws)
 
 
-def _seconds_a_step(recipe: Recipe, records: Sequence[Record]) -> tuple[float, bool]:
-    """Seconds of a step, and whether the very method was measured."""
-    wanted = passes_of_a_step(recipe.objective, recipe.batch)
-    kinds: dict[tuple[str, int], float] = {}
+def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -> _Time:
+    wanted = (recipe.precision, hardware)
+    alike = [each for each in records if (each.recipe["precision"], each.trained_on) == wanted]
+    alone = _seconds_a_step(each for each in alike if each.beside == 1)
+    every = _seconds_a_step(alike)
+    kind = (same_run(recipe.objective), recipe.batch)
+    if kind in alone:
+        return _Time(recipe.steps * alone[kind], "measured")
+    if kind in every:
+        return _Time(recipe.steps * every[kind], "shared")
+    if not every:
+        return _UNKNOWN
+    others = alone or every
+    passes = [passes_of_a_step(*other) for other in others]
+    step = _on_the_line(passes, list(others.values()), passes_of_a_step(*kind))
+    return _Time(recipe.steps * step, "extrapolated")
+
+
+def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[str, int], float]:
+    """By method and batch, the median of all records."""
+    found: dict[tuple[str, int], list[float]] = {}
     for record in records:
         kind = (same_run(record.method), int(record.recipe["batch"]))
-        seconds = record.train_seconds / record.steps
-        kinds[kind] = min(seconds, kinds.get(kind, math.inf))
-    same = (same_run(recipe.objective), recipe.batch)
-    if same in kinds:
-        return kinds[same], True
-    passes = [passes_of_a_step(*kind) for kind in kinds]
-    return _on_the_line(passes, list(kinds.values()), wanted), False
+        found.setdefault(kind, []).append(record.train_seconds / record.steps)
+    return {kind: statistics.median(seconds) for kind, seconds in found.items()}
 
 
 def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:
@@ -110,16 +129,26 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
     return max(min(seconds), start + slope * wanted)
 
 
-def _evaluation_seconds(task: Task, records: Sequence[Record]) -> tuple[float, bool]:
-    """Seconds of the evaluation, and whether such an attack was measured."""
+def _evaluation(task: Task, records: Sequence[Record]) -> _Time:
+    if not records:
+        return _UNKNOWN
     images = task.test_images or KNOWN[task.recipe.data].counts["test"]
-    attacks = set(task.attacks)
-    same = [each for each in records if attacks <= set(each.measured)]
-    rates = [
-        record.evaluate_seconds / (record.images * _passes(record.measured))
-        for record in same or records
-    ]
-    return statistics.median(rates) * images * _passes(attacks), bool(same)
+    seconds = 0.0
+    basis: Basis = "measured"
+    for part in parts_of(task, evaluation_precision(task.recipe)):
+        same = [record for record in records if _has_measured(record, part)]
+        basis = basis if same else "extrapolated"
+        rates = [
+            record.evaluate_seconds / (record.images * _passes(record.measured))
+            for record in same or records
+        ]
+        seconds += statistics.median(rates) * images * _passes(part.attacks)
+    return _Time(seconds, basis)
+
+
+def _has_measured(record: Record, part: Part) -> bool:
+    precision = record.evaluation.get("precision")
+    return set(part.attacks) <= set(record.measured) and precision == part.settings.precision
 
 
 def _passes(metrics: Iterable[str]) -> int:

@@ -10,7 +10,7 @@ from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
 from upright.report.compare import difference, estimate, reduction, reported_reduction
 from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, Layout, baseline_of, table_names
-from upright.reproduce.plan import attack_of, by_recipe, misprint_of, printed, wanted
+from upright.reproduce.plan import by_recipe, misprint_of, printed, wanted
 from upright.reproduce.reported import reported
 from upright.train import Recipe
 
@@ -133,7 +133,7 @@ def _cell(
 
 
 def _measured(dataset: str, method: str, metric: str, index: Index) -> Estimate | None:
-    return estimate(shown(dataset, method, index), attack_of(metric) or metric)
+    return estimate(shown(dataset, method, index), metric.lower())
 
 
 def _reported_baseline(table: str, dataset: str, method: str, metric: str) -> Reported | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from upright.checks import Model
 from upright.data import LabelledImages, Split
 from upright.evaluation import Evaluation
 from upright.evaluation.answers import Answers, answers
+from upright.origin import origin_on
 from upright.pose import Pose
 from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
-from upright.reproduce.origin import commit, hardware, versions
 from upright.reproduce.record import digests_of
 from upright.space import PAPER, TransformSpace
 
@@ -153,9 +153,5 @@ def _measured(evaluation: Evaluation) -> dict[str, float]:
 
 
 def _origin(device: torch.device | str) -> dict[str, Any]:
-    return {
-        "commit": commit(),
-        "versions": versions(),
-        "hardware": hardware(torch.device(device)),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    return asdict(origin_on(device)) | {"finished": finished}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Literal
 
 from upright.records import Record
 from upright.reproduce.layout import Layout
-from upright.reproduce.plan import attack_of, by_recipe, printed, wanted, with_run
+from upright.reproduce.plan import is_whole, printed, recipe_of, wanted, with_run
 from upright.reproduce.work import Task
 from upright.train import Recipe
 
-__all__ = ["missing_tasks", "table_needs"]
+__all__ = ["missing_tasks", "table_needs", "undone"]
 
 Need = tuple[Recipe, str]
 """A recipe, of seed 0 and in float32, and a metric that it is measured by."""
@@ -42,25 +43,44 @@ def missing_tasks(
 ) -> tuple[Task, ...]:
     """One task for each recipe and seed that lacks a metric: all methods' first seed comes first.
 
-    Seeds count from 0. A seed that was run in another precision is not run again.
+    Seeds count from 0.
     """
-    measured = _measured(records)
-    tasks = []
-    for seed in range(seeds):
-        attacks: dict[Recipe, list[str]] = {}
-        for recipe, metric in needs:
-            name = attack_of(metric) or metric
-            if name not in measured.get((recipe, seed), ()):
-                attacks.setdefault(recipe, []).append(name)
-        for recipe, names in attacks.items():
-            run = with_run(recipe, seed=seed, precision=precision)
-            tasks.append(Task(recipe=run, attacks=tuple(each for each in names if each != "nat")))
-    return tuple(tasks)
+    attacks: dict[Recipe, list[str]] = {}
+    for recipe, metric in dict.fromkeys(needs):
+        names = attacks.setdefault(recipe, [])
+        if metric != "nat":
+            names.append(metric.lower())
+    tasks = (
+        Task(recipe=with_run(recipe, seed=seed, precision=precision), attacks=tuple(names))
+        for seed in range(seeds)
+        for recipe, names in attacks.items()
+    )
+    return undone(tasks, records)
 
 
-def _measured(records: Iterable[Record]) -> Mapping[tuple[Recipe, int], set[str]]:
-    found: dict[tuple[Recipe, int], set[str]] = {}
-    for recipe, some in by_recipe(records).items():
-        for record in some:
-            found.setdefault((recipe, record.seed), set()).update(record.measured)
+def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
+    """What is left of tasks: those that lack a metric, with the attacks that are not recorded.
+
+    What was measured with as many images of a run's own data counts, whatever the precision: a
+    seed that was run in another one is not run again.
+    """
+    recorded = _recorded(records)
+    left = []
+    for task in tasks:
+        run = (with_run(task.recipe, seed=0), task.recipe.seed, task.test_images)
+        there = recorded.get(run, set())
+        if not {"nat", *task.attacks} <= there:
+            lacking = tuple(name for name in task.attacks if name not in there)
+            left.append(replace(task, attacks=lacking))
+    return tuple(left)
+
+
+def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe, int, object], set[str]]:
+    """The metrics that are recorded, by recipe, seed and number of images, None for all."""
+    found: dict[tuple[Recipe, int, object], set[str]] = {}
+    for record in records:
+        recipe, limit = recipe_of(record), record.evaluation.get("limit")
+        if recipe is not None and (is_whole(record) or limit is not None):
+            run = (recipe, record.seed, None if is_whole(record) else limit)
+            found.setdefault(run, set()).update(record.measured)
     return found

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any, Literal
@@ -38,19 +38,20 @@ from upright.objective import Objective
 from upright.records import Record, Reported
 from upright.reproduce.layout import LAYOUTS, PAPER_NAMES
 from upright.reproduce.reported import paper_rows, reported
-from upright.space import PAPER
+from upright.reproduce.settings import Settings
 from upright.train import Recipe
 
 __all__ = [
     "CHOSEN",
     "STEPS",
     "Wanted",
-    "attack_of",
     "by_recipe",
     "evaluated_as_in_the_paper",
+    "is_whole",
     "misprint_of",
     "paper_method",
     "printed",
+    "recipe_of",
     "same_run",
     "wanted",
     "with_run",
@@ -75,12 +76,10 @@ _NETWORKS = {
 
 _TWO_STAGE = "a record of two networks together, a pose regressor before the std* classifier"
 
-_EVALUATION: dict[str, Any] = {
-    "split": "test",
-    "space": asdict(PAPER),
-    "fill": "black",
-    "interpolation": "bilinear",
-    "canvas": 0,
+_EVALUATION = {
+    name: value
+    for name, value in Settings().as_json().items()
+    if name in ("split", "space", "fill", "interpolation", "canvas")
 }
 
 
@@ -154,12 +153,21 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
     """Records that may fill a cell or a point of a curve, by recipe, seed and precision aside."""
     found: dict[Recipe, list[Record]] = {}
     for record in records:
-        if not (evaluated_as_in_the_paper(record.evaluation) and _is_whole(record)):
-            continue
-        recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
-        if recipe is not None and recipe.data == record.dataset:
+        recipe = recipe_of(record)
+        if recipe is not None and is_whole(record):
             found.setdefault(recipe, []).append(record)
     return {recipe: tuple(some) for recipe, some in found.items()}
+
+
+def recipe_of(record: Record) -> Recipe | None:
+    """The recipe of which a record tells, seed and precision aside.
+
+    None where it was evaluated unlike in the paper, or on other data than it was trained on.
+    """
+    if not evaluated_as_in_the_paper(record.evaluation):
+        return None
+    recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
+    return recipe if recipe is not None and recipe.data == record.dataset else None
 
 
 @lru_cache(maxsize=4096)
@@ -174,16 +182,13 @@ def _recipe(text: str) -> Recipe | None:
         return None
 
 
-def _is_whole(record: Record) -> bool:
-    """Whether all images of a known test set were evaluated; other sets have no known digest."""
+def is_whole(record: Record) -> bool:
+    """Whether all images of a set were evaluated: a known one is told by its digest."""
     known = KNOWN.get(record.dataset)
+    if known is None:
+        return record.evaluation.get("limit") is None
     digests = record.data_digest.items()
-    return known is None or (bool(digests) and digests <= known.digests.items())
-
-
-def attack_of(metric: str) -> str | None:
-    """The attack that measures a metric, by its name in records; None for ``nat``."""
-    return None if metric == "nat" else metric.lower()
+    return bool(digests) and digests <= known.digests.items()
 
 
 def printed(table: str, dataset: str, method: str, metric: str) -> Reported | None:

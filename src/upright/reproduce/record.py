@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,10 +13,11 @@ from upright.data import LabelledImages, Split
 from upright.data.known import KNOWN
 from upright.data.raw import RawSplit, split_digests
 from upright.evaluation import Evaluation
-from upright.records import Record, Reported
-from upright.reproduce.origin import commit, hardware, versions
+from upright.origin import origin_on
+from upright.records import Origin, Record, Reported
 from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
+from upright.reproduce.settings import Settings
 from upright.train import Recipe, RunDirectory
 from upright.zoo import Card
 
@@ -31,13 +31,20 @@ class FinishedRun:
     recipe: Recipe
     seconds: float
     """Of training, over all resumptions."""
+    beside: int | None = None
+    """The most runs that trained side by side, this one included; None if unknown."""
+    trained_by: tuple[Origin, ...] = ()
+    """What trained it; empty if unknown."""
     packed: bool = False
     """Whether its weights were rounded to bfloat16 afterwards, as the zoo has them."""
 
     @staticmethod
     def of_card(card: Card) -> FinishedRun:
         """The run that a model of the zoo was."""
-        return FinishedRun(card.recipe, card.records[0].train_seconds, packed=True)
+        first = card.records[0]
+        return FinishedRun(
+            card.recipe, first.train_seconds, first.beside, first.trained_by, packed=True
+        )
 
     @staticmethod
     def open(path: Path) -> FinishedRun:
@@ -55,7 +62,7 @@ class FinishedRun:
                 f"{path} cannot be recorded: it is at step {step} of {steps}; finish it with "
                 "--resume"
             )
-        return FinishedRun(run.recipe, checkpoint.seconds)
+        return FinishedRun(run.recipe, checkpoint.seconds, checkpoint.beside, checkpoint.trained_by)
 
 
 def record_of(
@@ -64,7 +71,7 @@ def record_of(
     *,
     data_name: str,
     data: LabelledImages,
-    settings: Mapping[str, Any],
+    settings: Settings,
     device: torch.device,
 ) -> Record:
     """Give the record of an evaluation that has just been done.
@@ -74,18 +81,18 @@ def record_of(
         evaluation: what was measured.
         data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
         data: the images that were evaluated.
-        settings: what the evaluation was asked but for the attacks, as JSON holds it: at least
-            ``split``, ``space``, ``fill``, ``interpolation`` and ``canvas``.
+        settings: what the evaluation was asked but for the attacks.
         device: where it was evaluated.
     """
-    recipe = run.recipe
-    digests = digests_of(data, settings["split"])
+    recipe, origin = run.recipe, origin_on(device)
+    asked = settings.as_json()
+    digests = digests_of(data, settings.split)
     known = _known(digests)
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
     measured |= {name: result.accuracy for name, result in results.items()}
     trained_on_it = known is not None and recipe.data in (known, data_name)
-    comparable = trained_on_it and evaluated_as_in_the_paper(settings)
+    comparable = trained_on_it and evaluated_as_in_the_paper(asked)
     return Record(
         dataset=known or data_name,
         method=recipe.objective,
@@ -93,7 +100,7 @@ def record_of(
         seed=recipe.seed,
         recipe=recipe.as_json(),
         recipe_hash=recipe.hash,
-        evaluation=dict(settings) | ({"weights": "bfloat16"} if run.packed else {}),
+        evaluation=asked | ({"weights": "bfloat16"} if run.packed else {}),
         measured=measured,
         images=len(evaluation),
         reported=_reported(known, recipe, measured) if known and comparable else {},
@@ -102,10 +109,12 @@ def record_of(
         evaluate_seconds=evaluation.seconds,
         forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
         data_digest=digests,
-        commit=commit(),
-        versions=versions(),
-        hardware=hardware(device),
+        commit=origin.commit,
+        versions=origin.versions,
+        hardware=origin.hardware,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        beside=run.beside,
+        trained_by=run.trained_by,
     )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from upright.records import Record, append, read
 from upright.reproduce.engine import Engine, Failure
-from upright.reproduce.plan import evaluated_as_in_the_paper
+from upright.reproduce.missing import undone
 from upright.reproduce.work import Task
 
-__all__ = ["DamagedRecord", "Results", "make_missing", "undone"]
+__all__ = ["DamagedRecord", "Results", "make_missing"]
 
 
 class DamagedRecord(UserWarning):
@@ -41,21 +41,6 @@ class Results:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
         return append(self.folder / f"{name}.jsonl", record, once=True)
-
-
-def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
-    """Leave out the tasks whose every metric is recorded."""
-    measured: dict[tuple[str, object], set[str]] = {}
-    for record in records:
-        if not evaluated_as_in_the_paper(record.evaluation):
-            continue
-        asked = (record.recipe_hash, record.evaluation.get("limit"))
-        measured.setdefault(asked, set()).update(record.measured)
-    return tuple(
-        task
-        for task in tasks
-        if not {"nat", *task.attacks} <= measured.get((task.recipe.hash, task.test_images), set())
-    )
 
 
 def make_missing(

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
-from upright.data import load_data
-from upright.evaluation import evaluate
-from upright.models import in_half_precision
 from upright.records import Record
 from upright.reproduce.record import FinishedRun, record_of
-from upright.space import PAPER
+from upright.reproduce.settings import Precision, Settings
 from upright.train import Recipe, load_network, train
 
-__all__ = ["Precision", "Task", "is_trained", "measure", "measure_network", "perform", "run_folder"]
-
-Precision = Literal["float32", "float16", "bfloat16"]
+__all__ = [
+    "Part",
+    "Precision",
+    "Task",
+    "evaluation_precision",
+    "is_trained",
+    "measure",
+    "measure_network",
+    "parts_of",
+    "perform",
+    "run_folder",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +59,11 @@ def perform(
     device: torch.device,
     checkpoint_every: int = 1000,
     progress: bool = False,
+    sharing: int = 1,
 ) -> tuple[Record, ...]:
     """Train and evaluate, or what is left to do of it, below the folder ``runs``.
 
+    ``sharing`` says how many processes share the device, which their records tell.
     Gives a record for each group of attacks that can share an evaluation. Raises
     ``KeyboardInterrupt`` where training was told to stop; its checkpoint is written then.
     """
@@ -68,6 +75,7 @@ def perform(
             device=device,
             checkpoint_every=checkpoint_every,
             progress=progress,
+            sharing=sharing,
         )
         if not run.finished:
             raise KeyboardInterrupt
@@ -91,13 +99,43 @@ def is_trained(task: Task, runs: Path) -> bool:
 def measure(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
-    """Evaluate a run that was trained: in float32, or in half precision if it was trained so."""
+    """Evaluate a run that was trained."""
     folder = run_folder(task, runs)
-    run, network = FinishedRun.open(folder), load_network(folder).to(device)
-    precision: Precision = "float32" if task.recipe.precision == "float32" else "float16"
     yield from measure_network(
-        task, run, network, precision=precision, device=device, states=folder, progress=progress
+        task,
+        FinishedRun.open(folder),
+        load_network(folder).to(device),
+        precision=evaluation_precision(task.recipe),
+        device=device,
+        states=folder,
+        progress=progress,
     )
+
+
+def evaluation_precision(recipe: Recipe) -> Precision:
+    """In which precision a run is evaluated: in float32, or half of it if it was trained so."""
+    return "float32" if recipe.precision == "float32" else "float16"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Attacks of a task that share an evaluation, and its settings."""
+
+    attacks: tuple[str, ...]
+    settings: Settings
+
+
+def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
+    """Cut a task into evaluations: the grids in this precision, S-PGD in float32.
+
+    The signs of a gradient in half precision are not always those of the gradient.
+    """
+    parsed = {name: parse_attack(name) for name in task.attacks}
+    listed = tuple(name for name in parsed if isinstance(parsed[name], CandidateSearch))
+    climbing = tuple(name for name in parsed if name not in listed)
+    asked = Settings(limit=task.test_images, precision=precision)
+    parts = (Part(listed, asked), Part(climbing, replace(asked, precision="float32")))
+    return tuple(part for part in parts if part.attacks) or parts[:1]
 
 
 def measure_network(
@@ -110,28 +148,20 @@ def measure_network(
     states: Path | None = None,
     progress: bool = False,
 ) -> Iterator[Record]:
-    """Evaluate a run's network on the test images: the grids in this precision, S-PGD in float32.
+    """Evaluate a run's network on the test images, a record for each of its parts.
 
-    The signs of a gradient in half precision are not always those of the gradient. With a folder
-    for ``states``, an evaluation that was stopped is continued.
+    With a folder for ``states``, an evaluation that was stopped is continued.
     """
-    parsed = {name: parse_attack(name) for name in task.attacks}
-    listed = [name for name in parsed if isinstance(parsed[name], CandidateSearch)]
-    climbing = [name for name in parsed if name not in listed]
-    groups: list[tuple[list[str], Precision]] = []
-    groups += [(listed, precision)] if listed or not climbing else []
-    groups += [(climbing, "float32")] if climbing else []
-    data = load_data(task.recipe.data, split="test", limit=task.test_images)
-    for attacks, kind in groups:
-        settings = _settings(task, kind)
-        file = f"evaluation-{_digest(settings, attacks)}.safetensors"
-        evaluation = evaluate(
-            network if kind == "float32" else in_half_precision(network, kind),
-            (data.images, data.labels),
-            attacks=attacks,
+    data = Settings(limit=task.test_images).load(task.recipe.data)
+    for part in parts_of(task, precision):
+        settings = part.settings
+        evaluation = settings.evaluate(
+            settings.in_precision(network),
+            data,
+            attacks=part.attacks,
             only_accuracy=True,
             device=device,
-            state=None if states is None else states / file,
+            state=None if states is None else states / f"evaluation-{_digest(part)}.safetensors",
             progress=progress,
         )
         yield record_of(
@@ -139,22 +169,6 @@ def measure_network(
         )
 
 
-def _settings(task: Task, precision: str) -> dict[str, Any]:
-    """What the evaluation is asked, in the words of ``upright evaluate``: one question, one key."""
-    return {
-        "space": asdict(PAPER),
-        "split": "test",
-        "limit": task.test_images,
-        "resize": None,
-        "center_crop": None,
-        "fill": "black",
-        "interpolation": "bilinear",
-        "canvas": 0,
-        "precision": precision,
-        "seed": None,
-    }
-
-
-def _digest(settings: dict[str, Any], attacks: Sequence[str]) -> str:
-    asked = json.dumps([settings, list(attacks)], sort_keys=True)
+def _digest(part: Part) -> str:
+    asked = json.dumps([part.settings.as_json(), part.attacks], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]

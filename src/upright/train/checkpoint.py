@@ -3,7 +3,8 @@
     run.json                      the recipe, and what else is needed to build the network
     log.jsonl                     one line for each log interval
     checkpoints/STEP.safetensors  weights, buffers and momentum after STEP steps
-    checkpoints/STEP.json         its digest, written after it: a checkpoint without is unfinished
+    checkpoints/STEP.json         its digest, written after it: a checkpoint without is unfinished;
+                                  and what trained it, for how long, beside how many others
 
 Every file is written whole or not at all, and nothing is unpickled.
 """
@@ -14,8 +15,8 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from upright.files import remove_left_over, write_whole
+from upright.records import Origin
 from upright.train.recipe import Recipe
 from upright.train.weights import build_with
 
@@ -48,6 +50,24 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     seconds: float = 0.0
     """Of training so far, over all calls."""
+    beside: int | None = None
+    """The most runs that trained side by side in any call, this one included; None if unknown."""
+    trained_by: tuple[Origin, ...] = ()
+    """What trained it, another entry where a later call was of something else; empty if unknown."""
+
+    def continued_by(self, origin: Origin) -> tuple[Origin, ...]:
+        """Add what trains from here on; of a run whose beginning is unknown, all of it stays so."""
+        differs = self.trained_by and self.trained_by[-1] != origin
+        return (*self.trained_by, origin) if differs else self.trained_by
+
+    def about(self) -> dict[str, Any]:
+        """Give what is noted beside the weights, as JSON holds it."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "beside": self.beside,
+            "trained_by": [asdict(origin) for origin in self.trained_by],
+        }
 
 
 @dataclass(frozen=True)
@@ -135,11 +155,8 @@ class RunDirectory:
         name = f"{checkpoint.step:08d}"
         try:
             write_whole(self._folder / f"{name}.safetensors", content)
-            about = {
-                "step": checkpoint.step,
-                "seconds": checkpoint.seconds,
-                "sha256": _digest(content, checkpoint.step, checkpoint.seconds),
-            }
+            about = checkpoint.about()
+            about["sha256"] = _digest(content, about)
             write_whole(self._folder / f"{name}.json", json.dumps(about).encode())
         except OSError as error:
             kept = f"step {self._steps()[-1]} is kept" if self._steps() else "there is none yet"
@@ -193,16 +210,29 @@ class RunDirectory:
         # As text: a flipped bit in the last digit may leave a float what it was.
         about: dict[str, Any] = json.loads(text, parse_float=str)
         content = (self._folder / f"{step:08d}.safetensors").read_bytes()
-        if _digest(content, about["step"], about["seconds"]) != about["sha256"]:
+        if _digest(content, about) != about["sha256"]:
             raise ValueError("its digest does not fit")
         if about["step"] != step or step > self.recipe.steps:
             raise ValueError("it is of a step that this run does not have")
-        return Checkpoint(step, load_tensors(content), float(about["seconds"]))
+        beside, trained_by = about.get("beside"), about.get("trained_by", ())
+        if not (beside is None or isinstance(beside, int)):
+            raise ValueError(f"it was trained beside {beside!r}")
+        return Checkpoint(
+            step,
+            load_tensors(content),
+            float(about["seconds"]),
+            beside,
+            tuple(Origin(**each) for each in trained_by),
+        )
 
 
-def _digest(content: bytes, step: int, seconds: float | str) -> str:
+def _digest(content: bytes, about: Mapping[str, Any]) -> str:
     """Give a digest of the weights and of what is noted about them."""
-    return hashlib.sha256(content + f"{step} {seconds}".encode()).hexdigest()
+    noted = f"{about['step']} {about['seconds']}"
+    more = {name: about[name] for name in about if name not in ("step", "seconds", "sha256")}
+    if more:  # older checkpoints have nothing else
+        noted += json.dumps(more, sort_keys=True)
+    return hashlib.sha256(content + noted.encode()).hexdigest()
 
 
 def load_network(path: Path) -> nn.Module:

@@ -20,7 +20,9 @@ from torch import nn
 from upright.checks import check_at_least_1
 from upright.data import LabelledImages, load_data
 from upright.files import alone_in
+from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
+from upright.records import Origin
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
@@ -61,6 +63,7 @@ def train(
     tensorboard: bool = False,
     ranks: Ranks = ALONE,
     sync_batch_norm: bool = False,
+    sharing: int = 1,
 ) -> TrainedRun:
     """Train a network by a recipe, in a run directory.
 
@@ -79,6 +82,8 @@ def train(
             with the same arguments, and rank 0 alone writes.
         sync_batch_norm: let batch norms take their statistics over the images of all ranks, as in
             one process; otherwise each rank normalises its own images.
+        sharing: how many processes share the device, each with runs of its own; noted beside the
+            time that they take.
     """
     (run,) = train_together(
         {Path(out): recipe},
@@ -92,6 +97,7 @@ def train(
         tensorboard=tensorboard,
         ranks=ranks,
         sync_batch_norm=sync_batch_norm,
+        sharing=sharing,
     )
     return run
 
@@ -109,6 +115,7 @@ def train_together(
     tensorboard: bool = False,
     ranks: Ranks = ALONE,
     sync_batch_norm: bool = False,
+    sharing: int = 1,
 ) -> list[TrainedRun]:
     """Train several networks on the same data side by side, each in its run directory.
 
@@ -117,6 +124,8 @@ def train_together(
     """
     check_at_least_1(checkpoint_every=checkpoint_every, log_every=log_every)
     place = torch.device(device)
+    # First of all: what is edited from now on is not what trains.
+    origin = origin_on(place, processes=ranks.size)
     data = _shared_data(data, list(recipes.values()))
     digest = data.digest()
     if len(set(ranks.gather(digest))) > 1:
@@ -144,10 +153,11 @@ def train_together(
                 resume=resume,
                 data_digest=digest,
             )
-            runs.append(_Run(ranks.lead(create), learner, checkpoint_every, log_every))
+            runs.append(_Run(ranks.lead(create), learner, origin, checkpoint_every, log_every))
         for run in runs:
             bar = progress and run is runs[-1]
             ranks.lead(partial(run.open_log, held, bar=bar, tensorboard=tensorboard))
+        _note_company(runs, sharing)
         _take_turns(runs, stop)
         for run in runs:
             run.settle()
@@ -176,19 +186,27 @@ class _Run:
     log: Log
 
     def __init__(
-        self, directory: RunDirectory, learner: Learner, checkpoint_every: int, log_every: int
+        self,
+        directory: RunDirectory,
+        learner: Learner,
+        origin: Origin,
+        checkpoint_every: int,
+        log_every: int,
     ) -> None:
         self.directory, self.learner, self.recipe = directory, learner, learner.recipe
         self._checkpoint_every, self._log_every = checkpoint_every, log_every
         self.step = self._saved = 0
         self.failure: Exception | None = None
         self.seconds = 0.0
+        self.beside: int | None = 1
+        self._trained_by: tuple[Origin, ...] = (origin,)
         checkpoint = learner.ranks.lead(directory.load)
         if checkpoint is not None:
             learner.ranks.lead(lambda: directory.forget_after(checkpoint.step))
             learner.restore(checkpoint.tensors)
             self.step = self._saved = checkpoint.step
-            self.seconds = checkpoint.seconds
+            self.seconds, self.beside = checkpoint.seconds, checkpoint.beside
+            self._trained_by = checkpoint.continued_by(origin)
 
     def open_log(self, logs: contextlib.ExitStack, *, bar: bool, tensorboard: bool) -> None:
         log = Log(self.directory.path, self.step, self.recipe, bar=bar, tensorboard=tensorboard)
@@ -247,9 +265,17 @@ class _Run:
         finite = all(bool(tensor.isfinite().all()) for tensor in state.values())
         if not (finite and self.learner.is_sane()):
             raise ValueError(_diverged(self.step, self.recipe, self.directory))
-        checkpoint = Checkpoint(self.step, state, self.seconds)
+        checkpoint = Checkpoint(self.step, state, self.seconds, self.beside, self._trained_by)
         self.learner.ranks.lead(lambda: self.directory.save(checkpoint))
         self._saved = self.step
+
+
+def _note_company(runs: list[_Run], sharing: int) -> None:
+    """Note beside how many the runs train, at the most, where nothing about it is unknown."""
+    going = [run for run in runs if not run.over]
+    for run in going:
+        if run.beside is not None:
+            run.beside = max(run.beside, sharing * len(going))
 
 
 def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -10,15 +11,30 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import upright
+from upright._version import __version__
+from upright.records import Origin
 
-__all__ = ["commit", "hardware", "versions"]
-
-_PACKAGE = Path(upright.__file__).resolve().parent
+__all__ = ["commit", "commit_of", "hardware", "origin_on", "versions"]
 
 
-def commit(package: Path = _PACKAGE) -> str | None:
-    """The git commit of this package, with ``+dirty`` where its files differ from it.
+def origin_on(device: torch.device | str, *, processes: int = 1) -> Origin:
+    """What computes here, on a device; or on several, one for each of the processes of a job."""
+    name = hardware(torch.device(device))
+    several = f"{processes} x " if processes > 1 else ""
+    return Origin(commit=commit(), versions=versions(), hardware=several + name)
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit of the code that is running, as the first call found it; see ``commit_of``.
+
+    To be asked early: what is edited later is not what this process has loaded.
+    """
+    return commit_of(Path(__file__).resolve().parent)
+
+
+def commit_of(package: Path) -> str | None:
+    """The git commit of a package, with ``+dirty`` where its files differ from it.
 
     Code that was copied without its history can be told its commit by ``UPRIGHT_COMMIT``. Without
     both, None.
@@ -37,7 +53,7 @@ def commit(package: Path = _PACKAGE) -> str | None:
 def versions() -> dict[str, str]:
     """Versions of what computed."""
     found = {
-        "upright": upright.__version__,
+        "upright": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -1,0 +1,73 @@
+"""What an evaluation is asked, beside model, data and attacks: to do it, and to record it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from upright.checks import Model
+from upright.data import LabelledImages, Split, load_data
+from upright.evaluation import Evaluation, evaluate
+from upright.models import in_half_precision
+from upright.space import PAPER, TransformSpace
+from upright.warp import Fill, Interpolation
+
+__all__ = ["Precision", "Settings"]
+
+Precision = Literal["float32", "float16", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings of an evaluation, in the words of ``upright evaluate``; by default the paper's.
+
+    One question has one ``Record.key``, whoever asks it: these are its words.
+    """
+
+    space: TransformSpace = PAPER
+    split: Split = "test"
+    limit: int | None = None
+    resize: int | None = None
+    center_crop: int | None = None
+    fill: Fill = "black"
+    interpolation: Interpolation = "bilinear"
+    canvas: int = 0
+    precision: Precision = "float32"
+    seed: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Give them as records hold them."""
+        return asdict(self)
+
+    def load(self, data: str) -> LabelledImages:
+        """Load the images that are asked for, of data by name."""
+        return load_data(
+            data,
+            split=self.split,
+            limit=self.limit,
+            resize=self.resize,
+            center_crop=self.center_crop,
+        )
+
+    def in_precision(self, model: Model) -> Model:
+        """Give the model in the precision in which it is to be evaluated."""
+        return model if self.precision == "float32" else in_half_precision(model, self.precision)
+
+    def evaluate(self, model: Model, data: LabelledImages, **options: Any) -> Evaluation:
+        """Evaluate a model ``in_precision`` on images that ``load`` gave.
+
+        The options are those of ``upright.evaluate`` that are no settings.
+        """
+        return evaluate(
+            model,
+            (data.images, data.labels),
+            space=self.space,
+            fill=self.fill,
+            interpolation=self.interpolation,
+            canvas=self.canvas,
+            limit=self.limit,
+            generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
+            **options,
+        )
