@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from upright.report.figures.draw import EDGE, GRID, INK, SERIES, Drawing, figure
+from upright.report.figures.draw import EDGE, GRID, INK, SERIES, Drawing, styled
 
 __all__ = ["draw_orbits"]
 
@@ -24,7 +24,7 @@ _CASES = (
 )
 
 
-@figure
+@styled
 def draw_orbits() -> Drawing | None:
     """Draw three places in one transformation set, each with its search set."""
     drawing = Figure(figsize=(7.2, 3.0), layout="constrained")

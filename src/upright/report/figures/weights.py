@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from upright.records import Record
 from upright.report.compare import estimate
 from upright.report.data import LambdaPoint, lambda_curve, split_weight
-from upright.report.figures.draw import EDGE, Drawing, figure, look
+from upright.report.figures.draw import EDGE, Drawing, look, styled
 from upright.report.model import Estimate
 
 __all__ = ["draw_weights"]
@@ -25,7 +25,7 @@ _LABELS = {"grid": "grid-775 accuracy in %", "natural": "natural accuracy in %"}
 Curves = dict[str, tuple[LambdaPoint, ...]]
 
 
-@figure
+@styled
 def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
     """Draw the methods of one search that were trained with several λ, a column a data set."""
     found = {name: _curves(records, name, search) for name in _datasets(records)}
