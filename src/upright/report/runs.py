@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from upright.records import Record
 from upright.report.compare import estimate
-from upright.report.data import RuntimePoint, runtime_points
 from upright.report.model import Estimate
 
 __all__ = ["MethodRuns", "group_runs"]
@@ -24,18 +23,12 @@ class MethodRuns:
     model: str
     """The network."""
     steps: int
-    batch: int
     measured: dict[str, Estimate]
     """Accuracies by metric."""
     train_seconds: float
     """The mean over the seeds."""
     hardware: str
     records: tuple[Record, ...]
-
-    @property
-    def runtime(self) -> RuntimePoint | None:
-        """Its place among run times; None where grid-775 was not measured."""
-        return next(iter(runtime_points(self.records)), None)
 
 
 def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
@@ -66,7 +59,6 @@ def _together(records: list[Record]) -> MethodRuns:
         method=first.method,
         model=first.model,
         steps=first.steps,
-        batch=int(first.recipe.get("batch", 0)),
         measured={metric: found for metric, found in estimates.items() if found is not None},
         train_seconds=statistics.fmean(record.train_seconds for record in records),
         hardware=first.hardware,

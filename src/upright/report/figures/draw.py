@@ -14,7 +14,7 @@ from typing import ParamSpec
 import matplotlib.style
 from matplotlib.figure import Figure
 
-from upright.files import write_whole
+from upright.files import plain_name, write_whole
 
 __all__ = ["BLUE", "EDGE", "GRID", "INK", "SERIES", "WRONG", "Drawing", "Look", "look", "styled"]
 
@@ -44,10 +44,14 @@ class Drawing:
     """A figure with the words that go with it."""
 
     name: str
-    """Of its files."""
+    """Of its files, and on the page; any text is made a plain one."""
     title: str
     caption: str
     figure: Figure
+
+    def __post_init__(self) -> None:
+        # It may hold the name of somebody's data set, which could lead out of the folder.
+        object.__setattr__(self, "name", plain_name(self.name))
 
     @property
     def broad(self) -> bool:

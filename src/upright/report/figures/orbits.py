@@ -73,4 +73,6 @@ def _place(axes: Axes, degrees: float, name: str) -> None:
     x, y = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     axes.plot([x, 1.2 * x], [y, 1.2 * y], color=EDGE, linewidth=0.9)
     axes.plot(x, y, "o", color=INK, markersize=6)
-    axes.annotate(name, (0.78 * x, 0.78 * y), ha="center", va="center", fontsize=10)
+    axes.annotate(
+        name, (0.78 * x, 0.78 * y), ha="center", va="center", fontsize=10, parse_math=True
+    )

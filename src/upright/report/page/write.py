@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from upright.files import write_whole
 from upright.records import Damage, Record, read, read_folder
+from upright.report.data import runtime_points
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES
 from upright.report.model import Table
@@ -76,7 +77,7 @@ def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
 
 def write_report(contents: Contents, folder: Path) -> Path:
     """Write ``index.html`` and ``figures/``; give the path of the page."""
-    runs = group_runs(contents.records)
+    runs, points = group_runs(contents.records), runtime_points(contents.records)
     drawings = all_drawings(contents.records, contents.exhibitions)
     for drawing in drawings:
         drawing.write(folder / "figures")
@@ -89,11 +90,11 @@ def write_report(contents: Contents, folder: Path) -> Path:
         .render(
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             contents=contents,
-            has_run_times=any(run.runtime for run in runs),
+            has_run_times=bool(points),
             sheets=sheets,
             records=records_sheet(contents.records),
             drawings=[(drawing, _themed(drawing)) for drawing in drawings],
-            data=_json(payload(contents.exhibitions, runs, known)),
+            data=_json(payload(contents.exhibitions, points, known)),
             style=_asset("page.css"),
             script=Markup("\n").join(_asset(name) for name in _SCRIPTS),
         )
