@@ -18,6 +18,7 @@ from upright.report import comparable as rules
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
 from upright.report.figures import all_drawings, draw_runtime, draw_weights
+from upright.report.runs import group_runs
 from upright.report.saved import read_saved, write_saved
 from upright.space import TransformSpace
 from upright.train import Recipe
@@ -78,6 +79,8 @@ def test_a_recipe_from_before_a_field_is_that_of_the_field_s_default():
     old = {name: value for name, value in USUAL[0].recipe.items() if name not in _LATER}
     records = (replace(USUAL[0], recipe=old), *USUAL[1:])
     assert comparable(records) == records
+    (run,) = group_runs([records[0], record("std", recipe={"seed": 1})])
+    assert len(run.records) == 2
 
 
 def test_the_setting_is_that_of_most_runs_but_the_paper_s_comes_first():

@@ -13,7 +13,7 @@ from typing import Any
 
 from upright.records import Record
 
-__all__ = ["comparable", "comparable_times", "setting_in_words"]
+__all__ = ["comparable", "comparable_times", "setting_in_words", "whole_recipe"]
 
 _VARIED = ("objective", "seed", "precision")
 _LATER = {"decay": 1.0, "decay_every": 1, "optimizer": "sgd"}
@@ -46,6 +46,11 @@ def setting_in_words(record: Record) -> str:
     )
 
 
+def whole_recipe(record: Record) -> dict[str, Any]:
+    """Give the recipe with the fields that the first records do not have."""
+    return _LATER | record.recipe
+
+
 def _most_alike(
     records: Iterable[Record], alike: Callable[[Record], Hashable]
 ) -> tuple[Record, ...]:
@@ -61,7 +66,7 @@ def _rank(records: list[Record]) -> tuple[bool, int]:
 
 
 def _setting(record: Record) -> str:
-    recipe = _LATER | record.recipe
+    recipe = whole_recipe(record)
     # Shifts are part of what most objectives search, so that std alone makes them itself.
     if recipe.get("max_shift") == (4 if record.method == "std" else 0):
         recipe["max_shift"] = None

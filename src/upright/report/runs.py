@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from upright.records import Record
+from upright.report.comparable import whole_recipe
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
@@ -38,7 +39,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
     """
     groups: dict[str, dict[int, Record]] = {}
     for record in records:
-        recipe = {name: value for name, value in record.recipe.items() if name != "seed"}
+        recipe = whole_recipe(record) | {"seed": None}
         asked = [recipe, record.evaluation, record.data_digest, sorted(record.measured)]
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
     runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
