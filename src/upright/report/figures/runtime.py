@@ -41,7 +41,7 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
         "Mean over seeds, with the standard error where there are several. Methods that differ in "
         "the number of random tries k alone are connected. Runs that trained side by side on one "
         "card have equal parts of its time each, whatever their method would take by itself. "
-        f"{here[0].setting}; on {here[0].hardware}.",
+        f"Setting: {here[0].setting}, on {here[0].hardware}.",
         drawing,
     )
 

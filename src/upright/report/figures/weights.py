@@ -56,7 +56,7 @@ def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
         f"weights-{search}",
         f"Accuracy against the weight of the penalty, for {search}",
         "Mean over seeds, with the standard error where there are several; dashed: without a "
-        f"penalty. {'; '.join(f'{name}: {settings[name]}' for name in columns)}.",
+        f"penalty. Setting: {'; '.join(f'{name} with {settings[name]}' for name in columns)}.",
         drawing,
     )
 
