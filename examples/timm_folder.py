@@ -23,7 +23,7 @@ from tyro.conf import Positional
 
 from upright import TransformSpace, evaluate
 from upright.data import LabelledImages, load_data
-from upright.sources.timm_zoo import Normalised, load_timm
+from upright.sources.timm_models import Normalised, load_timm
 
 
 def main(

@@ -64,12 +64,17 @@ def _space(text: str) -> object:
     return cli_options.parse_space(text, 30.0)
 
 
+def _folder(text: str) -> None:
+    name = cli_options.folder_name(text, 1)
+    assert Path(name).name == name, "no plain name"
+
+
 def _options(data: bytes, folder: Path) -> None:
     kind, text = data[:1], _text(data[1:])
     readers: dict[bytes, Callable[[str], object]] = {
         b"d": cli_options.parse_device,
         b"s": cli_options.parse_seeds,
-        b"f": lambda text: cli_options.folder_name(text, 1),
+        b"f": _folder,
         b"w": lambda text: cli_options.writable(folder / text),
     }
     readers.get(kind, _space)(text)
@@ -152,7 +157,8 @@ TARGETS = (
         "options",
         _options,
         _lines("dcpu", "dcuda:7", "dmeta", "d", "s0-4", "s0,2,3", "s0-99999999999", "s5-1", "s,",
-               "fKL(rob, Wo-10)", "wa/b", "w" + "x" * 300, "p3", "p10%", "pnan", "p1e999", "p-1"),
+               "fKL(rob, Wo-10)", "f/../..", "wa/b", "w" + "x" * 300, "p3", "p10%", "pnan",
+               "p1e999", "p-1"),
     ),
     Target("environment", _environment, _lines(*_PATHS)),
     Target(

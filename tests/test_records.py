@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import upright
 from upright import origin, records
-from upright.records import Damage, Origin, Record, Reported, append, read
+from upright.records import Damage, Origin, Record, Reported, append, read, read_folder
 
 RECORD = Record(
     dataset="cifar10",
@@ -260,8 +260,22 @@ def test_a_damaged_line_is_named_and_passed_over(tmp_path, text, reason):
     found = read(path)
     assert [record.seed for record in found.records] == [3, 4]
     (damage,) = found.damaged
-    assert damage == Damage(2, damage.reason)
+    assert damage == Damage(path, 2, damage.reason)
     assert damage.reason.startswith(reason)
+    assert str(damage) == f"{path}:2: no record ({damage.reason})"
+
+
+def test_a_folder_is_read_file_by_file_and_damage_is_told_by_its_file(tmp_path):
+    (tmp_path / "b.jsonl").write_text(line(seed=2) + "[]\n")
+    (tmp_path / "a.jsonl").write_text("[]\n" + line(seed=1))
+    (tmp_path / "README.md").write_text("no records\n")
+    found = read_folder(tmp_path)
+    assert [record.seed for record in found.records] == [1, 2]
+    assert [(damage.path.name, damage.line_number) for damage in found.damaged] == [
+        ("a.jsonl", 1),
+        ("b.jsonl", 2),
+    ]
+    assert read_folder(tmp_path / "absent").records == ()
 
 
 def test_percentages_are_refused_before_they_are_written():

@@ -157,7 +157,7 @@ def test_a_table_of_the_paper_has_a_line_for_each_method_and_says_what_is_missin
     sheet = paper_sheet(table)
     assert [heading.group for heading in sheet.headings] == ["", "CIFAR-10", "SVHN"]
     std, kl = sheet.rows
-    assert [entry.text for entry in std] == ["std", "missing", "–"]
+    assert [cell.text for cell in std] == ["std", "missing", "–"]
     assert (std[1].command, std[1].order) == ("upright reproduce", None)
     assert (kl[1].text, kl[1].detail, kl[1].best) == ("77.47", "± 0.10", True)
     assert (kl[1].link, kl[2].best) == ("abc-0-20260101123000", False)

@@ -189,7 +189,7 @@ def test_a_damaged_line_is_named_and_passed_over(tmp_path):
     results.add(made_up_record(Recipe(), {"nat": 0.5}))
     with (tmp_path / "cifar10.jsonl").open("a") as file:
         file.write("half a rec\n")
-    with pytest.warns(DamagedRecord, match=r"cifar10.jsonl, line 2 is no record"):
+    with pytest.warns(DamagedRecord, match=r"cifar10\.jsonl:2: no record"):
         assert len(results.read()) == 1
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from upright import evaluate
 from upright.sources import load_model, model_names, model_source, registry
 from upright.sources.sized import Sized
-from upright.sources.timm_zoo import load_timm
+from upright.sources.timm_models import load_timm
 
 CPU = torch.device("cpu")
 WEIGHTS = np.random.default_rng(0).normal(size=(3 * 4 * 5, 3)).astype(np.float32)

@@ -1,10 +1,11 @@
-"""Files that are written whole or not at all, and locks that die with their process."""
+"""Files that are written whole or not at all, names for them, locks that die with their process."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -14,7 +15,7 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["alone_in", "lock", "remove_left_over", "sync_folder", "write_whole"]
+__all__ = ["alone_in", "lock", "plain_name", "remove_left_over", "sync_folder", "write_whole"]
 
 _SUFFIX = ".part"
 
@@ -40,6 +41,19 @@ def write_whole(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename = str(path)
         raise
+
+
+def plain_name(text: str, *, longest: int = 100) -> str:
+    """Make a name for files of any text: small letters, digits, dots and dashes; never a path.
+
+    A text that is too long loses its beginning, since paths and methods differ at their end.
+
+    >>> plain_name("KL(rob, Wo-10; λ=0.5)")
+    'kl-rob-wo-10-lambda-0.5'
+    """
+    spelled = text.lower().replace("*", "-star").replace("λ", "lambda").replace("×", "x")
+    words = re.findall(r"[a-z0-9][a-z0-9.]*", spelled)
+    return "-".join(words)[-longest:].strip("-.")
 
 
 def sync_folder(folder: Path) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "append",
     "from_json",
     "read",
+    "read_folder",
     "to_json",
 ]
 
@@ -142,16 +143,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that is not a record."""
+    """A line that is not a record; as text, what to tell a person about it."""
 
+    path: Path
     line_number: int
     """Counted from 1."""
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line_number}: no record ({self.reason})"
+
 
 @dataclass(frozen=True)
 class Records:
-    """The content of a file of records, in the order of the lines."""
+    """The content of files of records, in the order of the lines."""
 
     records: tuple[Record, ...]
     damaged: tuple[Damage, ...]
@@ -170,7 +175,8 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
     try:
         locked = _lock(handle)
-        if once and any(known.key == record.key for known in _parse_all(path.read_bytes()).records):
+        known = _parse_all(path, path.read_bytes()).records if once else ()
+        if any(each.key == record.key for each in known):
             return False
         size = os.lseek(handle, 0, os.SEEK_END)
         content = line if _ends_a_line(handle, size) else b"\n" + line
@@ -194,19 +200,29 @@ def _write(handle: int, content: bytes, path: Path) -> None:
 
 def read(path: Path | str) -> Records:
     """Read all records of a file; lines that are damaged are named and passed over."""
-    with Path(path).open("rb") as file:
+    path = Path(path)
+    with path.open("rb") as file:
         _lock(file.fileno(), shared=True)
-        return _parse_all(file.read())
+        return _parse_all(path, file.read())
 
 
-def _parse_all(content: bytes) -> Records:
+def read_folder(folder: Path) -> Records:
+    """Read all files of records (``*.jsonl``), by name; a folder that is not there has none."""
+    parts = [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    return Records(
+        tuple(record for part in parts for record in part.records),
+        tuple(damage for part in parts for damage in part.damaged),
+    )
+
+
+def _parse_all(path: Path, content: bytes) -> Records:
     lines = content.removesuffix(b"\n").split(b"\n")
     records, damaged = [], []
     for number, line in enumerate(lines if lines != [b""] else [], start=1):
         try:
             records.append(_parse(line))
         except (ValueError, RecursionError) as error:
-            damaged.append(Damage(number, str(error)))
+            damaged.append(Damage(path, number, str(error)))
     return Records(tuple(records), tuple(damaged))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import torch
 
+from upright.files import plain_name
 from upright.space import TransformSpace
 
 __all__ = ["folder_name", "parse_device", "parse_seeds", "parse_space", "writable"]
@@ -66,8 +66,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def folder_name(objective: str, seed: int) -> str:
     """Give a run's folder a name that every file system takes: ``kl-rob-wo-10-seed-0``."""
-    plain = objective.lower().replace("*", "-star").replace("λ", "lambda").replace("×", "x")
-    return f"{'-'.join(re.findall('[a-z0-9.]+', plain))}-seed-{seed}"
+    return f"{plain_name(objective)}-seed-{seed}"
 
 
 def writable(path: Path | None) -> None:

@@ -40,8 +40,8 @@ class Report:
 
         writable(self.out / "index.html")
         contents = read_contents(self.results, self.saved)
-        for line in contents.damaged:
-            say(f"warning: passed over {line}")
+        for damage in contents.damaged:
+            say(f"warning: passed over {damage}")
         tables = fill_tables(LAYOUTS, contents.records)
         measured = [table for table in tables if any(cell.measured for cell in table.cells)]
         print(write_report(replace(contents, tables=tuple(measured)), self.out))

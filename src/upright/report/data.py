@@ -1,9 +1,4 @@
-"""What the figures draw, as data: from records only.
-
-The functions take the records that belong into one figure. To draw the paper's own, hand them
-those that ``reproduce.paper_records`` lets through: a shorter schedule is not beside the point,
-it is another point.
-"""
+"""What the figures draw, as data: from those of the records alone that can be compared."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from upright.records import Record
+from upright.report.comparable import comparable_times, setting_in_words
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
@@ -28,8 +24,8 @@ class RuntimePoint:
 
     dataset: str
     method: str
-    model: str
-    batch: int
+    setting: str
+    """In words: the network, the schedule, how many images were evaluated."""
     hours: float
     """Of training, on ``hardware``: mean over seeds. Runs that trained side by side shared it."""
     hardware: str
@@ -54,20 +50,24 @@ class LambdaPoint:
 
 
 def runtime_points(records: Iterable[Record]) -> tuple[RuntimePoint, ...]:
-    """One point for each data set, method, network, batch size and hardware."""
-    groups: dict[tuple[str, str, str, int, str], list[Record]] = {}
-    for record in records:
-        batch = int(record.recipe.get("batch", 0))
-        key = (record.dataset, record.method, record.model, batch, record.hardware)
-        groups.setdefault(key, []).append(record)
-    points = [_runtime_point(key, some) for key, some in groups.items()]
-    return tuple(point for point in points if point is not None)
+    """One point for each data set and method, from the records whose times can be compared.
+
+    Data sets come by name, their methods from the highest grid accuracy down.
+    """
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in comparable_times(records):
+        groups.setdefault((record.dataset, record.method), []).append(record)
+    points = [_runtime_point(some) for some in groups.values()]
+    return tuple(sorted(points, key=lambda point: (point.dataset, -point.grid.mean)))
 
 
 def lambda_curve(
     records: Iterable[Record], *, dataset: str, method: str
 ) -> tuple[LambdaPoint, ...]:
-    """A method's accuracies against λ, in the order of λ; ``method`` is without a λ."""
+    """A method's accuracies against λ, in the order of λ; ``method`` is without a λ.
+
+    The records must be ``comparable``.
+    """
     groups: dict[float, list[Record]] = {}
     for record in records:
         name, weight = split_weight(record.method)
@@ -93,22 +93,19 @@ def split_weight(method: str) -> tuple[str, float | None]:
     return name, _DEFAULT_WEIGHTS.get(method.partition("(")[0])
 
 
-def _runtime_point(
-    key: tuple[str, str, str, int, str], records: list[Record]
-) -> RuntimePoint | None:
+def _runtime_point(records: list[Record]) -> RuntimePoint:
     natural, grid = estimate(records, "nat"), estimate(records, "grid-775")
-    if natural is None or grid is None:
-        return None
-    dataset, method, model, batch, hardware = key
+    assert natural is not None  # or it would not be comparable
+    assert grid is not None
+    first = records[0]
     seconds = {record.seed: record.train_seconds for record in records}
-    family, tries = _family(method)
+    family, tries = _family(first.method)
     return RuntimePoint(
-        dataset=dataset,
-        method=method,
-        model=model,
-        batch=batch,
+        dataset=first.dataset,
+        method=first.method,
+        setting=setting_in_words(first),
         hours=statistics.fmean(seconds.values()) / 3600,
-        hardware=hardware,
+        hardware=first.hardware,
         natural=natural,
         grid=grid,
         family=family,

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from upright.records import Record
+from upright.report.comparable import whole_recipe
 from upright.report.compare import estimate
-from upright.report.data import RuntimePoint, runtime_points
 from upright.report.model import Estimate
 
 __all__ = ["MethodRuns", "group_runs"]
@@ -24,18 +24,12 @@ class MethodRuns:
     model: str
     """The network."""
     steps: int
-    batch: int
     measured: dict[str, Estimate]
     """Accuracies by metric."""
     train_seconds: float
     """The mean over the seeds."""
     hardware: str
     records: tuple[Record, ...]
-
-    @property
-    def runtime(self) -> RuntimePoint | None:
-        """Its place among run times; None where grid-775 was not measured."""
-        return next(iter(runtime_points(self.records)), None)
 
 
 def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
@@ -45,7 +39,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
     """
     groups: dict[str, dict[int, Record]] = {}
     for record in records:
-        recipe = {name: value for name, value in record.recipe.items() if name != "seed"}
+        recipe = whole_recipe(record) | {"seed": None}
         asked = [recipe, record.evaluation, record.data_digest, sorted(record.measured)]
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
     runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
@@ -66,7 +60,6 @@ def _together(records: list[Record]) -> MethodRuns:
         method=first.method,
         model=first.model,
         steps=first.steps,
-        batch=int(first.recipe.get("batch", 0)),
         measured={metric: found for metric, found in estimates.items() if found is not None},
         train_seconds=statistics.fmean(record.train_seconds for record in records),
         hardware=first.hardware,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from upright.files import write_whole
+from upright.files import plain_name, write_whole
 from upright.records import Record
 from upright.report.model import Source
 
@@ -194,6 +194,5 @@ def _digest(content: bytes) -> str:
 
 
 def _file_name(model: str) -> str:
-    """A name that every file system takes; a few digits keep names apart that look alike."""
-    plain = "-".join(re.findall("[a-z0-9.]+", model.lower()))[-60:].strip("-.")
-    return f"{plain}-{_digest(model.encode())[:6]}.safetensors"
+    """A few digits keep names apart that look alike."""
+    return f"{plain_name(model, longest=60)}-{_digest(model.encode())[:6]}.safetensors"

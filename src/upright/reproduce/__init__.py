@@ -7,7 +7,7 @@ from upright.reproduce.layout import LAYOUTS, Layout, table_names
 from upright.reproduce.pack import add_to_zoo
 from upright.reproduce.plan import Wanted, paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
-from upright.reproduce.reported import Row, all_reported, paper_rows, reported
+from upright.reproduce.reported import PrintedNumber, all_reported, paper_rows, reported
 from upright.reproduce.settings import Settings
 from upright.reproduce.work import Task, measure, perform, run_folder
 
@@ -18,8 +18,8 @@ __all__ = [
     "FinishedRun",
     "Layout",
     "LocalEngine",
+    "PrintedNumber",
     "RayEngine",
-    "Row",
     "Settings",
     "Subject",
     "Task",

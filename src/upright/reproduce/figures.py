@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from upright.objective import Objective
-from upright.records import Record
-from upright.reproduce.plan import STEPS, by_recipe, same_run
+from upright.reproduce.plan import STEPS, same_run
 from upright.train import Recipe
 
-__all__ = ["FACTORS", "FIGURES", "Figure", "figure", "figure_recipes", "paper_records"]
+__all__ = ["FACTORS", "FIGURES", "Figure", "figure", "figure_recipes"]
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Of λ's default: 1 to 32 for KL, 0.125 to 4 for l2."""
@@ -112,22 +111,6 @@ def figure_recipes(
             f"{', '.join(wanted.datasets)}"
         )
     return recipes
-
-
-def paper_records(records: Iterable[Record]) -> tuple[Record, ...]:
-    """Records of the paper's recipe, whatever the objective, its λ, the network and the batch."""
-    found: list[Record] = []
-    for recipe, some in by_recipe(records).items():
-        plain = Recipe(
-            objective=recipe.objective,
-            data=recipe.data,
-            model=recipe.model,
-            steps=STEPS.get(recipe.data, 1),
-            batch=recipe.batch,
-        )
-        if recipe == plain and recipe.data in STEPS and recipe.batch in (64, 128):
-            found += some
-    return tuple(found)
 
 
 def _weighted(method: str, factor: float) -> str:

@@ -23,7 +23,7 @@ from importlib.resources import files
 
 from upright.records import Reported
 
-__all__ = ["Row", "all_reported", "paper_rows", "reported"]
+__all__ = ["PrintedNumber", "all_reported", "paper_rows", "reported"]
 
 _MISPRINTS = {
     ("compareadv3", "CIFAR-100", "ALP(rob,S-PGD)"): (
@@ -36,7 +36,7 @@ _MISPRINTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PrintedNumber:
     """A number of the paper, with data set, method and metric as the paper spells them."""
 
     dataset: str
@@ -51,7 +51,7 @@ class Row:
 
 
 @cache
-def paper_rows() -> tuple[Row, ...]:
+def paper_rows() -> tuple[PrintedNumber, ...]:
     """All 273 numbers, in the order of the paper, misprints included."""
     text = files("upright.reproduce").joinpath("reported.csv").read_text(encoding="utf-8")
     return tuple(_row(values) for values in csv.DictReader(text.splitlines()))
@@ -103,9 +103,9 @@ def _one_name(method: str) -> str:
     return "std*" if name == "AT(rob,rnd)" else name
 
 
-def _row(values: dict[str, str]) -> Row:
+def _row(values: dict[str, str]) -> PrintedNumber:
     stderr = _fraction(values["stderr"]) if values["stderr"] else None
-    return Row(
+    return PrintedNumber(
         dataset=values["dataset"],
         method=values["method"],
         metric=values["metric"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from upright.records import Record, append, read
+from upright.records import Record, append, read_folder
 from upright.reproduce.engine import Engine, Failure
 from upright.reproduce.missing import undone
 from upright.reproduce.work import Task
@@ -28,14 +28,10 @@ class Results:
 
     def read(self) -> tuple[Record, ...]:
         """All records of all files; a folder that is not there has none."""
-        found: list[Record] = []
-        for file in sorted(self.folder.glob("*.jsonl")):
-            content = read(file)
-            found += content.records
-            for damage in content.damaged:
-                where = f"{file}, line {damage.line_number}"
-                warnings.warn(f"{where} is no record: {damage.reason}", DamagedRecord, stacklevel=2)
-        return tuple(found)
+        found = read_folder(self.folder)
+        for damage in found.damaged:
+            warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=2)
+        return found.records
 
     def add(self, record: Record) -> bool:
         """Keep a record; False where one that answers the same question was there before."""

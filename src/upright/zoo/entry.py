@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from upright.files import write_whole
+from upright.files import plain_name, write_whole
 from upright.train import Recipe
 from upright.zoo.card import Card, read_card, write_card
 from upright.zoo.weights import unpack
@@ -30,14 +30,10 @@ def entry_name(recipe: Recipe) -> str:
     >>> entry_name(Recipe(objective="std*", data="svhn", model="gresnet44"))
     'svhn/std-star-gresnet44'
     """
-    words = [recipe.objective, *([recipe.model] if recipe.model != Recipe.model else [])]
-    return f"{_plain(recipe.data)}/{_plain(' '.join(words))}"
-
-
-def _plain(text: str) -> str:
-    text = text.lower().replace("*", "-star").replace("λ", "lambda").replace("×", "x")
-    text = text.replace("wo-", "wo").replace("s-pgd", "spgd")
-    return "-".join(re.findall(r"[a-z0-9][a-z0-9.]*", text))
+    words = recipe.objective.replace("Wo-", "wo").replace("S-PGD", "spgd")
+    if recipe.model != Recipe.model:
+        words += f" {recipe.model}"
+    return f"{plain_name(recipe.data)}/{plain_name(words)}"
 
 
 @dataclass(frozen=True)

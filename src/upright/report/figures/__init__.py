@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, count
 
 from upright.records import Record
+from upright.report.data import runtime_points
 from upright.report.figures.angles import draw_angles
 from upright.report.figures.demo import Outcome, draw_demo
 from upright.report.figures.draw import Drawing
@@ -12,7 +15,6 @@ from upright.report.figures.example import Example, draw_example, find_example
 from upright.report.figures.orbits import draw_orbits
 from upright.report.figures.runtime import draw_runtime
 from upright.report.figures.weights import draw_weights
-from upright.report.runs import group_runs
 from upright.report.saved import Exhibition
 
 __all__ = [
@@ -34,15 +36,24 @@ def all_drawings(
     records: Sequence[Record], exhibitions: Sequence[Exhibition]
 ) -> tuple[Drawing, ...]:
     """Draw every figure for which there are data, in the order of the paper."""
-    points = [run.runtime for run in group_runs(records)]
-    timed = [point for point in points if point is not None]
+    points = runtime_points(records)
     drawings: list[Drawing | None] = []
     for exhibition in exhibitions:
         example = find_example(exhibition)
         drawings.append(None if example is None else draw_example(example))
-    datasets = dict.fromkeys(point.dataset for point in timed)
-    drawings += [draw_runtime(timed, dataset) for dataset in datasets]
+    datasets = dict.fromkeys(point.dataset for point in points)
+    drawings += [draw_runtime(points, dataset) for dataset in datasets]
     drawings.append(draw_orbits())
     drawings += [draw_weights(records, "rnd"), draw_weights(records, "Wo-k")]
     drawings += [draw_angles(exhibition) for exhibition in exhibitions]
-    return tuple(drawing for drawing in drawings if drawing is not None)
+    return _named_apart(drawing for drawing in drawings if drawing is not None)
+
+
+def _named_apart(drawings: Iterable[Drawing]) -> tuple[Drawing, ...]:
+    """Number the names that repeat: each is that of a file."""
+    named: dict[str, Drawing] = {}
+    for drawing in drawings:
+        numbered = (replace(drawing, name=f"{drawing.name}-{number}") for number in count(2))
+        chosen = next(each for each in chain([drawing], numbered) if each.name not in named)
+        named[chosen.name] = chosen
+    return tuple(named.values())

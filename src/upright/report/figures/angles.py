@@ -7,14 +7,14 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from upright.report.figures.draw import WRONG, Drawing, figure
+from upright.report.figures.draw import WRONG, Drawing, styled
 from upright.report.saved import Exhibition
 from upright.report.titles import titles
 
 __all__ = ["draw_angles"]
 
 
-@figure
+@styled
 def draw_angles(exhibition: Exhibition) -> Drawing | None:
     """Draw a panel for each model: a row for each example, a column for each angle."""
     shown, models = exhibition.shown, exhibition.models

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from upright.report.figures.draw import BLUE, Drawing, figure
+from upright.report.figures.draw import BLUE, Drawing, styled
 from upright.report.figures.example import Example, draw_example_in
 
 __all__ = ["Outcome", "draw_demo"]
@@ -26,7 +26,7 @@ class Outcome:
     seconds: float
 
 
-@figure
+@styled
 def draw_demo(outcomes: Sequence[Outcome], example: Example) -> Drawing | None:
     """Draw accuracies as bars beside an example."""
     drawing = Figure(figsize=(11, 3.8), layout="constrained")

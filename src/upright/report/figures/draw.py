@@ -14,9 +14,9 @@ from typing import ParamSpec
 import matplotlib.style
 from matplotlib.figure import Figure
 
-from upright.files import write_whole
+from upright.files import plain_name, write_whole
 
-__all__ = ["BLUE", "EDGE", "GRID", "INK", "SERIES", "WRONG", "Drawing", "Look", "figure", "look"]
+__all__ = ["BLUE", "EDGE", "GRID", "INK", "SERIES", "WRONG", "Drawing", "Look", "look", "styled"]
 
 INK, EDGE, GRID = "#23272e", "#6d737b", "#d9dbde"
 SERIES = ("#0b4f8a", "#c4541c", "#2f9e8f", "#7a5195", "#9a7d0a", "#8c9199")
@@ -44,10 +44,14 @@ class Drawing:
     """A figure with the words that go with it."""
 
     name: str
-    """Of its files."""
+    """Of its files, and on the page; any text is made a plain one."""
     title: str
     caption: str
     figure: Figure
+
+    def __post_init__(self) -> None:
+        # It may hold the name of somebody's data set, which could lead out of the folder.
+        object.__setattr__(self, "name", plain_name(self.name))
 
     @property
     def broad(self) -> bool:
@@ -75,17 +79,17 @@ class Drawing:
 _Options = ParamSpec("_Options")
 
 
-def figure(
+def styled(
     draw: Callable[_Options, Drawing | None],
 ) -> Callable[_Options, Drawing | None]:
     """Let a function draw in the project's style. It gives None where there is nothing to draw."""
 
     @wraps(draw)
-    def styled(*args: _Options.args, **options: _Options.kwargs) -> Drawing | None:
+    def in_style(*args: _Options.args, **options: _Options.kwargs) -> Drawing | None:
         with _style():
             return draw(*args, **options)
 
-    return styled
+    return in_style
 
 
 @contextlib.contextmanager

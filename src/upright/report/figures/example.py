@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upright.pose import Pose
-from upright.report.figures.draw import Drawing, figure
+from upright.report.figures.draw import Drawing, styled
 from upright.report.saved import Array, Exhibition, SavedModel, Shown
 from upright.report.titles import titles
 from upright.warp import warp
@@ -83,7 +83,7 @@ def find_example(exhibition: Exhibition) -> Example | None:
     return Example(exhibition.shown, chosen, weak, weak_title, strong, strong_title)
 
 
-@figure
+@styled
 def draw_example(example: Example) -> Drawing | None:
     """Draw the image beside itself at the worst pose."""
     drawing = Figure(figsize=(5.6, 3.4), layout="constrained")

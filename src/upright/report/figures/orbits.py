@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from upright.report.figures.draw import EDGE, GRID, INK, SERIES, Drawing, figure
+from upright.report.figures.draw import EDGE, GRID, INK, SERIES, Drawing, styled
 
 __all__ = ["draw_orbits"]
 
@@ -24,7 +24,7 @@ _CASES = (
 )
 
 
-@figure
+@styled
 def draw_orbits() -> Drawing | None:
     """Draw three places in one transformation set, each with its search set."""
     drawing = Figure(figsize=(7.2, 3.0), layout="constrained")
@@ -73,4 +73,6 @@ def _place(axes: Axes, degrees: float, name: str) -> None:
     x, y = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     axes.plot([x, 1.2 * x], [y, 1.2 * y], color=EDGE, linewidth=0.9)
     axes.plot(x, y, "o", color=INK, markersize=6)
-    axes.annotate(name, (0.78 * x, 0.78 * y), ha="center", va="center", fontsize=10)
+    axes.annotate(
+        name, (0.78 * x, 0.78 * y), ha="center", va="center", fontsize=10, parse_math=True
+    )

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from upright.report.data import RuntimePoint, split_weight
-from upright.report.figures.draw import Drawing, figure, look
+from upright.report.figures.draw import Drawing, look, styled
 
 __all__ = ["draw_runtime", "time_unit"]
 
 
-@figure
+@styled
 def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None:
     """Draw all methods of a data set; those that differ in the number of tries are connected."""
     here = _without_variants([point for point in points if point.dataset == dataset])
@@ -39,7 +39,9 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
         f"runtime-{dataset}",
         f"Training time against grid accuracy on {dataset}",
         "Mean over seeds, with the standard error where there are several. Methods that differ in "
-        "the number of random tries k alone are connected.",
+        "the number of random tries k alone are connected. Runs that trained side by side on one "
+        "card have equal parts of its time each, whatever their method would take by itself. "
+        f"Setting: {here[0].setting}, on {here[0].hardware}.",
         drawing,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upright.records import Record
+from upright.report.comparable import comparable, setting_in_words
 from upright.report.compare import estimate
 from upright.report.data import LambdaPoint, lambda_curve, split_weight
-from upright.report.figures.draw import EDGE, Drawing, figure, look
+from upright.report.figures.draw import EDGE, Drawing, look, styled
 from upright.report.model import Estimate
 
 __all__ = ["draw_weights"]
@@ -25,10 +25,12 @@ _LABELS = {"grid": "grid-775 accuracy in %", "natural": "natural accuracy in %"}
 Curves = dict[str, tuple[LambdaPoint, ...]]
 
 
-@figure
+@styled
 def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
     """Draw the methods of one search that were trained with several λ, a column a data set."""
-    found = {name: _curves(records, name, search) for name in _datasets(records)}
+    records = comparable(records)
+    settings = {record.dataset: setting_in_words(record) for record in records}
+    found = {name: _curves(records, name, search) for name in settings}
     columns = {name: curves for name, curves in found.items() if curves}
     if not columns:
         return None
@@ -36,7 +38,7 @@ def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
     panels = drawing.subplots(2, len(columns), squeeze=False, sharex="col")
     methods = sorted({method for curves in columns.values() for method in curves})
     for column, (name, curves) in enumerate(columns.items()):
-        level = _usual(records, name, _UNREGULARISED[search])
+        level = _accuracies(records, name, _UNREGULARISED[search])
         for row, metric in enumerate(_LABELS):
             _panel(panels[row][column], curves, methods, metric)
             _level(panels[row][column], level, metric, _UNREGULARISED[search])
@@ -51,40 +53,26 @@ def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
     }
     drawing.legend(handles.values(), handles.keys(), loc="outside right upper")
     return Drawing(
-        f"weights-{search.lower()}",
+        f"weights-{search}",
         f"Accuracy against the weight of the penalty, for {search}",
         "Mean over seeds, with the standard error where there are several; dashed: without a "
-        "penalty.",
+        f"penalty. Setting: {'; '.join(f'{name} with {settings[name]}' for name in columns)}.",
         drawing,
     )
 
 
-def _datasets(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(record.dataset for record in records))
-
-
 def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
-    """The methods with at least two λ; all of them of one schedule, the one with most records."""
+    """The methods with at least two λ."""
     pattern = r"\brnd\b" if search == "rnd" else r"\bWo-\d+\b"
-    usual = _of_usual_schedule(records, dataset)
     names = dict.fromkeys(
-        split_weight(record.method)[0] for record in usual if re.search(pattern, record.method)
+        split_weight(record.method)[0] for record in records if re.search(pattern, record.method)
     )
-    curves = {name: lambda_curve(usual, dataset=dataset, method=name) for name in names}
+    curves = {name: lambda_curve(records, dataset=dataset, method=name) for name in names}
     return {name: curve for name, curve in curves.items() if len(curve) > 1}
 
 
-def _of_usual_schedule(records: Sequence[Record], dataset: str) -> list[Record]:
-    def schedule(record: Record) -> tuple[object, ...]:
-        return record.model, record.steps, record.recipe.get("batch"), record.images
-
-    here = [record for record in records if record.dataset == dataset]
-    counts = Counter(map(schedule, here))
-    return [record for record in here if schedule(record) == counts.most_common(1)[0][0]]
-
-
-def _usual(records: Sequence[Record], dataset: str, method: str) -> dict[str, Estimate | None]:
-    same = [each for each in _of_usual_schedule(records, dataset) if each.method == method]
+def _accuracies(records: Sequence[Record], dataset: str, method: str) -> dict[str, Estimate | None]:
+    same = [each for each in records if (each.dataset, each.method) == (dataset, method)]
     return {"grid": estimate(same, "grid-775"), "natural": estimate(same, "nat")}
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from upright.report.data import RuntimePoint
 from upright.report.figures import find_example
-from upright.report.runs import MethodRuns
 from upright.report.saved import Array, Exhibition, SavedModel
 from upright.report.titles import titles
 
@@ -18,7 +17,7 @@ __all__ = ["payload"]
 
 
 def payload(
-    exhibitions: Sequence[Exhibition], runs: Sequence[MethodRuns], known: Collection[str]
+    exhibitions: Sequence[Exhibition], points: Sequence[RuntimePoint], known: Collection[str]
 ) -> dict[str, Any]:
     """Give what JSON holds; arrays are base64 of their bytes, the lowest byte first.
 
@@ -26,7 +25,7 @@ def payload(
     """
     return {
         "exhibitions": [_exhibition(each, known) for each in exhibitions],
-        "runs": [_run(run, run.runtime) for run in runs if run.runtime is not None],
+        "runs": [_run(point) for point in points],
     }
 
 
@@ -65,19 +64,18 @@ def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, A
     }
 
 
-def _run(run: MethodRuns, point: RuntimePoint) -> dict[str, Any]:
+def _run(point: RuntimePoint) -> dict[str, Any]:
     return {
         "dataset": point.dataset,
         "method": point.method,
         "family": point.family,
         "tries": point.tries or 0,
-        "network": point.model,
+        "setting": point.setting,
         "seconds": 3600 * point.hours,
         "grid": point.grid.mean,
         "stderr": point.grid.stderr,
         "natural": point.natural.mean,
         "seeds": point.grid.n,
-        "steps": run.steps,
         "hardware": point.hardware,
     }
 

@@ -12,7 +12,7 @@ from upright.report.model import Cell, Estimate, Table
 from upright.report.runs import MethodRuns
 from upright.report.saved import record_id
 
-__all__ = ["Entry", "Heading", "Sheet", "methods_sheet", "paper_sheet", "records_sheet"]
+__all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SheetCell:
     """One cell."""
 
     text: str
@@ -44,12 +44,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table of entries; the first entry of each row is its name."""
+    """A table of cells; the first cell of each row is its name."""
 
     name: str
     title: str
     headings: tuple[Heading, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    rows: tuple[tuple[SheetCell, ...], ...]
     ids: tuple[str, ...] = ()
     """Of the rows, where others link to them."""
     label: str = ""
@@ -67,7 +67,10 @@ def paper_sheet(table: Table) -> Sheet:
     headings = [Heading("method", number=False)]
     headings += [Heading(row.metric, row.dataset) for row in table.rows]
     rows = [
-        (Entry(column.name, order=column.name), *(_cell(row.cells[place]) for row in table.rows))
+        (
+            SheetCell(column.name, order=column.name),
+            *(_cell(row.cells[place]) for row in table.rows),
+        )
         for place, column in enumerate(table.columns)
     ]
     name = f"{table.name} {table.part}".strip()
@@ -97,13 +100,13 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     }
     rows = [
         (
-            Entry(run.method, order=run.method, link=record_id(run.records[0])),
+            SheetCell(run.method, order=run.method, link=record_id(run.records[0])),
             *(_estimate(run.measured.get(m), best.get((run.dataset, m))) for m in metrics),
             _time(run, hours),
-            Entry(run.dataset, order=run.dataset),
-            Entry(run.model, order=run.model),
-            Entry(f"{run.steps:,}", order=run.steps),
-            Entry(str(len(run.records)), order=len(run.records)),
+            SheetCell(run.dataset, order=run.dataset),
+            SheetCell(run.model, order=run.model),
+            SheetCell(f"{run.steps:,}", order=run.steps),
+            SheetCell(str(len(run.records)), order=len(run.records)),
         )
         for run in runs
     ]
@@ -118,14 +121,14 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     headings += [Heading(text, number=False) for text in ("commit", "hardware", "finished")]
     rows = [
         (
-            Entry(run := f"{record.recipe_hash}-{record.seed}", order=run),
-            Entry(record.method, order=record.method),
-            Entry(record.dataset, order=record.dataset),
-            Entry(f"{record.images:,}", order=record.images),
-            Entry(", ".join(f"{k} {100 * v:.2f}" for k, v in record.measured.items())),
-            Entry((record.commit or "unknown")[:10], hint=record.commit or ""),
-            Entry(record.hardware, order=record.hardware),
-            Entry(record.finished[:16].replace("T", " "), order=record.finished),
+            SheetCell(run := f"{record.recipe_hash}-{record.seed}", order=run),
+            SheetCell(record.method, order=record.method),
+            SheetCell(record.dataset, order=record.dataset),
+            SheetCell(f"{record.images:,}", order=record.images),
+            SheetCell(", ".join(f"{k} {100 * v:.2f}" for k, v in record.measured.items())),
+            SheetCell((record.commit or "unknown")[:10], hint=record.commit or ""),
+            SheetCell(record.hardware, order=record.hardware),
+            SheetCell(record.finished[:16].replace("T", " "), order=record.finished),
         )
         for record in records
     ]
@@ -133,15 +136,15 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     return Sheet("records", "Records", tuple(headings), tuple(rows), ids)
 
 
-def _time(run: MethodRuns, unit_hours: float) -> Entry:
+def _time(run: MethodRuns, unit_hours: float) -> SheetCell:
     text = f"{run.train_seconds / 3600 / unit_hours:.1f}"
-    return Entry(text, order=run.train_seconds, hint=f"on {run.hardware}")
+    return SheetCell(text, order=run.train_seconds, hint=f"on {run.hardware}")
 
 
-def _estimate(found: Estimate | None, best: float | None) -> Entry:
+def _estimate(found: Estimate | None, best: float | None) -> SheetCell:
     if found is None:
-        return Entry("")
-    return Entry(
+        return SheetCell("")
+    return SheetCell(
         f"{100 * found.mean:.2f}",
         order=found.mean,
         detail="" if found.stderr is None else f"± {100 * found.stderr:.2f}",
@@ -151,13 +154,13 @@ def _estimate(found: Estimate | None, best: float | None) -> Entry:
     )
 
 
-def _cell(cell: Cell | None) -> Entry:
+def _cell(cell: Cell | None) -> SheetCell:
     if cell is None:
-        return Entry("–", hint="the paper has no number here")
+        return SheetCell("–", hint="the paper has no number here")
     paper = "" if cell.reported is None else f"paper {100 * cell.reported.mean:.2f}"
     if cell.measured is None:
         hint = cell.lacks or cell.note
-        return Entry("missing", detail=paper, hint=hint, command=cell.command)
+        return SheetCell("missing", detail=paper, hint=hint, command=cell.command)
     found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
     if cell.difference is not None:
         paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")

@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from upright.files import write_whole
-from upright.records import Record, read
+from upright.records import Damage, Record, read, read_folder
+from upright.report.data import runtime_points
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES
 from upright.report.model import Table
@@ -44,8 +45,7 @@ class Contents:
 
     records: tuple[Record, ...]
     exhibitions: tuple[Exhibition, ...]
-    damaged: tuple[str, ...] = ()
-    """Lines that are not records, by file and number, with the reason."""
+    damaged: tuple[Damage, ...] = ()
     tables: tuple[Table, ...] = ()
     """Of the paper, with what was measured."""
 
@@ -60,15 +60,12 @@ def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
     """
     if not results.exists():
         raise ValueError(f"{results} does not exist; `upright evaluate --record` makes records")
-    found = sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
-    parts = {path: read(path) for path in found}
+    found = read_folder(results) if results.is_dir() else read(results)
     folders = saved or _saved_folders(results if results.is_dir() else results.parent)
     contents = Contents(
-        tuple(record for part in parts.values() for record in part.records),
+        found.records,
         tuple(read_saved(folder) for folder in folders),
-        tuple(
-            f"{p}:{d.line_number}: {d.reason}" for p, part in parts.items() for d in part.damaged
-        ),
+        found.damaged,
     )
     if not contents.records and not contents.exhibitions:
         raise ValueError(
@@ -80,7 +77,7 @@ def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
 
 def write_report(contents: Contents, folder: Path) -> Path:
     """Write ``index.html`` and ``figures/``; give the path of the page."""
-    runs = group_runs(contents.records)
+    runs, points = group_runs(contents.records), runtime_points(contents.records)
     drawings = all_drawings(contents.records, contents.exhibitions)
     for drawing in drawings:
         drawing.write(folder / "figures")
@@ -93,11 +90,11 @@ def write_report(contents: Contents, folder: Path) -> Path:
         .render(
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             contents=contents,
-            has_run_times=any(run.runtime for run in runs),
+            has_run_times=bool(points),
             sheets=sheets,
             records=records_sheet(contents.records),
             drawings=[(drawing, _themed(drawing)) for drawing in drawings],
-            data=_json(payload(contents.exhibitions, runs, known)),
+            data=_json(payload(contents.exhibitions, points, known)),
             style=_asset("page.css"),
             script=Markup("\n").join(_asset(name) for name in _SCRIPTS),
         )

@@ -101,8 +101,7 @@ function markOf(run, x, y, series) {
   const text =
     `${run.method}\ngrid-775 ${(100 * run.grid).toFixed(2)}${spread} %, natural ` +
     `${(100 * run.natural).toFixed(2)} %\n${(run.seconds / seconds).toFixed(1)} ${unit}, ` +
-    `${run.network}, ${run.steps.toLocaleString("en")} steps, ${run.seeds} seed${run.seeds === 1 ? "" : "s"}\n` +
-    `on ${run.hardware}`;
+    `${run.seeds} seed${run.seeds === 1 ? "" : "s"}, on ${run.hardware}\n${run.setting}`;
   const { colour, shape } = lookOf(series);
   const mark = make(
     "g",

@@ -1,0 +1,83 @@
+"""Which records may stand in one figure: a figure varies the objective, so all else is the same.
+
+The setting of a record is all of its recipe and of its evaluation but the objective, the seed and
+the precision. A shorter schedule, other poses or rounded weights are another setting: not another
+point of the same curve.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from upright.records import Record
+
+__all__ = ["comparable", "comparable_times", "setting_in_words", "whole_recipe"]
+
+_VARIED = ("objective", "seed", "precision")
+_LATER = {"decay": 1.0, "decay_every": 1, "optimizer": "sgd"}
+"""Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
+
+
+def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Of each data set, the records of one setting that have the accuracies that figures show.
+
+    It is the setting of the most runs, among those that the paper has numbers for where there are
+    any.
+    """
+    shown = [record for record in records if {"nat", "grid-775"} <= record.measured.keys()]
+    return _most_alike(shown, _setting)
+
+
+def comparable_times(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Of those, the records whose times can be compared: of one device and one precision, too."""
+    return _most_alike(
+        comparable(records), lambda record: (record.hardware, str(record.recipe.get("precision")))
+    )
+
+
+def setting_in_words(record: Record) -> str:
+    """Say what a reader must know of a setting."""
+    batch = record.recipe.get("batch", "unknown size")
+    return (
+        f"{record.model}, {record.steps:,} steps with batches of {batch}, "
+        f"evaluated on {record.images:,} images"
+    )
+
+
+def whole_recipe(record: Record) -> dict[str, Any]:
+    """Give the recipe with the fields that the first records do not have."""
+    return _LATER | record.recipe
+
+
+def _most_alike(
+    records: Iterable[Record], alike: Callable[[Record], Hashable]
+) -> tuple[Record, ...]:
+    groups: dict[str, dict[Hashable, list[Record]]] = {}
+    for record in records:
+        groups.setdefault(record.dataset, {}).setdefault(alike(record), []).append(record)
+    return tuple(record for some in groups.values() for record in max(some.values(), key=_rank))
+
+
+def _rank(records: list[Record]) -> tuple[bool, int]:
+    runs = {record.recipe_hash for record in records}
+    return any(record.reported for record in records), len(runs)
+
+
+def _setting(record: Record) -> str:
+    recipe = whole_recipe(record)
+    # Shifts are part of what most objectives search, so that std alone makes them itself.
+    if recipe.get("max_shift") == (4 if record.method == "std" else 0):
+        recipe["max_shift"] = None
+    # Which images, the digest says.
+    evaluation = record.evaluation | {"limit": None}
+    parts = [_fixed(recipe), _fixed(evaluation), record.data_digest, record.images]
+    # 3 and 3.0 are one number.
+    return json.dumps(json.loads(json.dumps(parts), parse_int=float), sort_keys=True)
+
+
+def _fixed(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in values.items() if name not in _VARIED and value is not None
+    }

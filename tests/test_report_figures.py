@@ -1,0 +1,182 @@
+"""Which records a figure draws together, and the files that figures become."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import made_up_page as made_up
+from made_up import made_up_record, paper_recipe
+from upright.cli import main
+from upright.records import Reported, append
+from upright.report import comparable as rules
+from upright.report.comparable import comparable, comparable_times
+from upright.report.data import runtime_points
+from upright.report.figures import all_drawings, draw_runtime, draw_weights
+from upright.report.runs import group_runs
+from upright.report.saved import read_saved, write_saved
+from upright.space import TransformSpace
+from upright.train import Recipe
+from upright.train.recipe import _LATER
+
+GRID = {"nat": 0.9, "grid-775": 0.7}
+METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL(rob, Wo-10; λ=2)")
+
+
+def record(objective, evaluation=None, /, *, recipe=None, measured=GRID, **changes):
+    made = paper_recipe("cifar10", objective, **(recipe or {}))
+    return made_up_record(made, measured, evaluation=evaluation, **changes)
+
+
+USUAL = tuple(record(method) for method in METHODS)
+OTHER_RECIPES = (
+    *({"steps": 4000}, {"batch": 128}, {"model": "gresnet44"}, {"learning_rate": 0.05}),
+    *({"optimizer": "adam"}, {"decay": 0.9}, {"max_shift": 2}, {"train_images": 1000}),
+    *({"space": TransformSpace.of(3, 20)}, {"flips": False}, {"data": "svhn"}),
+)
+OTHER_EVALUATIONS = (
+    *({"split": "train"}, {"fill": "border"}, {"canvas": 4}, {"interpolation": "nearest"}),
+    *({"space": {"max_dx": 3, "max_dy": 3, "max_angle": 20, "unit": "px"}}, {"resize": 64}),
+    {"weights": "bfloat16"},  # rounded, as the zoo has them
+)
+STRANGERS = (
+    *(record("std*", recipe=recipe, dataset="cifar10") for recipe in OTHER_RECIPES),
+    *(record("std*", evaluation) for evaluation in OTHER_EVALUATIONS),
+    record("std*", {"limit": 1000}, images=1000, data_digest={"test_images": "of 1,000"}),
+    record("std*", images=9_999),
+    record("std*", data_digest={"test_images": "of others"}),
+)
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=range(len(STRANGERS)))
+def test_a_record_of_another_setting_is_in_no_figure(stranger):
+    assert comparable([stranger, *USUAL]) == USUAL
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        record("std*", recipe={"seed": 3}),
+        record("std*", recipe={"precision": "bfloat16"}),
+        record("std*", {"precision": "float16", "seed": 7}),
+        record("std*", {"limit": 10_000, "resize": None}),  # the digest says that it is all
+        record("std*", {"space": {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}}),
+        record("LocNet(black)"),
+    ],
+)
+def test_objective_seed_and_precision_may_differ(alike):
+    assert comparable([*USUAL, alike]) == (*USUAL, alike)
+
+
+def test_a_recipe_from_before_a_field_is_that_of_the_field_s_default():
+    defaults = {field.name: field.default for field in fields(Recipe) if field.name in _LATER}
+    assert defaults == rules._LATER
+    old = {name: value for name, value in USUAL[0].recipe.items() if name not in _LATER}
+    records = (replace(USUAL[0], recipe=old), *USUAL[1:])
+    assert comparable(records) == records
+    (run,) = group_runs([records[0], record("std", recipe={"seed": 1})])
+    assert len(run.records) == 2
+
+
+def test_the_setting_is_that_of_most_runs_but_the_paper_s_comes_first():
+    short = tuple(record(method, recipe={"steps": 4000}) for method in METHODS[:3])
+    twice = (*short[:2], *short[:2], *short[:2])  # evaluated again and again: still two runs
+    assert comparable([*short, *USUAL]) == USUAL
+    assert comparable([*USUAL[:2], *short]) == short
+    assert comparable([*twice, *USUAL[:3]]) == USUAL[:3]
+    known = replace(USUAL[0], reported={"nat": Reported(mean=0.9, stderr=None, table="x")})
+    assert comparable([*short, known, USUAL[1]]) == (known, USUAL[1])
+
+
+def test_each_data_set_has_a_setting_of_its_own():
+    short = tuple(replace(each, dataset="mine", steps=4000) for each in USUAL)
+    assert comparable([*USUAL, *short]) == (*USUAL, *short)
+
+
+def test_a_record_without_the_accuracies_of_figures_has_no_say():
+    short = [record(method, recipe={"steps": 4}, measured={"nat": 1.0}) for method in METHODS]
+    assert comparable([*short, USUAL[0]]) == USUAL[:1]
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [record("std*", hardware="a laptop"), record("std*", recipe={"precision": "bfloat16"})],
+)
+def test_times_are_those_of_one_device_and_one_precision(stranger):
+    assert comparable([*USUAL, stranger]) == (*USUAL, stranger)
+    assert comparable_times([stranger, *USUAL]) == USUAL
+    assert len(runtime_points([stranger, *USUAL])) == len(USUAL)
+
+
+def points_drawn(drawing, panel=0):
+    """x and y of all points with a marker, in one panel."""
+    lines = drawing.figure.axes[panel].get_lines()
+    return {
+        (round(float(x), 6), round(float(y), 6))
+        for line in lines
+        if line.get_marker() not in (None, "None", "|", "_")
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+
+
+def test_the_figures_draw_one_setting_and_name_it():
+    stranger = record("std*", recipe={"steps": 4000, "model": "gresnet44"}, train_seconds=1.0)
+    weighty = record("KL(rob, Wo-10; λ=4)", recipe={"steps": 4000})
+    records = [stranger, weighty, *USUAL]
+    runtime = draw_runtime(runtime_points(records), "cifar10")
+    assert points_drawn(runtime) == {(round(400 / 60, 6), 70.0)}
+    weights = draw_weights(records, "Wo-k")
+    assert points_drawn(weights) == {(8.0, 70.0), (2.0, 70.0)}
+    for drawing in (runtime, weights):
+        assert "resnet32, 80,000 steps with batches of 64, evaluated on 10,000" in drawing.caption
+    assert "side by side" in runtime.caption
+    assert "equal parts of its time" in runtime.caption
+
+
+HOSTILE = ("x/../../../../escaped", "/escaped", "npz:/abs/x.npz", "a$\\frac$b", "", "..")
+
+
+def test_no_name_of_a_data_set_leads_out_of_the_folder(tmp_path):
+    records = [replace(each, dataset=name) for name in HOSTILE for each in made_up.RECORDS[:2]]
+    for each in records:
+        append(tmp_path / "in" / "records.jsonl", each)
+    out = tmp_path / "in" / "deep" / "out"
+    assert main(["report", str(tmp_path / "in"), "--out", str(out)]) == 0
+    before = {tmp_path / "in" / "records.jsonl", out / "index.html"}
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert {path.parent for path in written} == {out / "figures"}
+    drawn = [path for path in written if path.name.startswith("runtime")]
+    assert len(drawn) == 2 * len(HOSTILE)  # each of its own, as SVG and as PNG
+
+
+def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
+    shown = made_up.shown()
+    for name in ("one", "two"):
+        write_saved(tmp_path / name, shown, made_up.model(shown, name))
+    saved = [read_saved(tmp_path / name) for name in ("one", "two")]
+    names = [drawing.name for drawing in all_drawings([], saved)]
+    assert names == [
+        *("example-made-up", "example-made-up-2", "orbits"),
+        *("angles-made-up", "angles-made-up-2"),
+    ]
+    append(tmp_path / "records.jsonl", made_up.RECORDS[0])
+    chosen = ["--saved", str(tmp_path / "one"), "--saved", str(tmp_path / "two")]
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out"), *chosen]) == 0
+    ids = re.findall(r'id="(figure-[^"]*)"', (tmp_path / "out" / "index.html").read_text())
+    assert ids == [f"figure-{name}" for name in names]
+    for name in names:
+        assert (tmp_path / "out" / "figures" / f"{name}.png").is_file()
+
+
+@settings(max_examples=8)
+@example("a$\\frac$b")
+@given(st.text("$\\^_{}&<a", min_size=1, max_size=20))
+def test_a_name_with_the_signs_of_formulas_is_drawn_as_it_is(name):
+    drawing = draw_weights([replace(each, dataset=name) for each in made_up.RECORDS], "Wo-k")
+    words = ["".join(each.itertext()) for each in ET.fromstring(drawing.svg).iter()]
+    assert name in [word.strip() for word in words]
