@@ -31,9 +31,15 @@ def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def comparable_times(records: Iterable[Record]) -> tuple[Record, ...]:
-    """Of those, the records whose times can be compared: of one device and one precision, too."""
+    """Of those, the records whose times can be compared: of one device and one precision, too.
+
+    Where a data set has any, only those of runs that trained alone.
+    """
+    found = comparable(records)
+    alone = {record.dataset for record in found if record.beside == 1}
     return _most_alike(
-        comparable(records), lambda record: (record.hardware, str(record.recipe.get("precision")))
+        (record for record in found if record.beside == 1 or record.dataset not in alone),
+        lambda record: (record.trained_on, str(record.recipe.get("precision"))),
     )
 
 

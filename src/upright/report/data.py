@@ -105,7 +105,7 @@ def _runtime_point(records: list[Record]) -> RuntimePoint:
         method=first.method,
         setting=setting_in_words(first),
         hours=statistics.fmean(seconds.values()) / 3600,
-        hardware=first.hardware,
+        hardware=first.trained_on,
         natural=natural,
         grid=grid,
         family=family,

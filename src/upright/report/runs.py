@@ -62,6 +62,6 @@ def _together(records: list[Record]) -> MethodRuns:
         steps=first.steps,
         measured={metric: found for metric, found in estimates.items() if found is not None},
         train_seconds=statistics.fmean(record.train_seconds for record in records),
-        hardware=first.hardware,
+        hardware=first.trained_on,
         records=tuple(records),
     )
