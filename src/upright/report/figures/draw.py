@@ -19,7 +19,7 @@ from upright.files import plain_name, write_whole
 __all__ = ["BLUE", "EDGE", "GRID", "INK", "SERIES", "WRONG", "Drawing", "Look", "look", "styled"]
 
 INK, EDGE, GRID = "#23272e", "#6d737b", "#d9dbde"
-SERIES = ("#0b4f8a", "#c4541c", "#2f9e8f", "#7a5195", "#9a7d0a", "#8c9199")
+SERIES = ("#0b4f8a", "#c4541c", "#2f9e8f", "#7a5195", "#9a7d0a", "#8c9199", "#1f2328")
 """The colours of style.mplstyle; the page gives each of them a dark twin."""
 BLUE, WRONG = SERIES[0], SERIES[1]
 _MARKERS = ("o", "s", "^", "D", "v", "P")

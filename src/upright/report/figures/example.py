@@ -89,11 +89,12 @@ def draw_example(example: Example) -> Drawing | None:
     drawing = Figure(figsize=(5.6, 3.4), layout="constrained")
     before, after = drawing.subplots(1, 2)
     draw_example_in(before, after, example)
+    seen = "both models see" if example.weak is not example.strong else "it sees"
     return Drawing(
         f"example-{example.shown.dataset}",
         f"An example of {example.shown.dataset} at its worst pose",
-        f"The pose at which {example.weak_title} errs most, and what both models see there, with "
-        "their confidence.",
+        f"The pose at which {example.weak_title} errs most, and what {seen} there, with the "
+        "confidence.",
         drawing,
     )
 
