@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -83,7 +85,8 @@ def kernels_for(
         with torch.cuda.device(device):
             return _load(source_of(file), names, options, threads, shared_bytes)
     except (OSError, RuntimeError) as error:
-        warnings.warn(f"networks run layer by layer: {error}", RuntimeWarning, stacklevel=3)
+        reason = str(error).partition("\n")[0]
+        warnings.warn(f"networks run layer by layer: {reason}", RuntimeWarning, stacklevel=3)
         return None
 
 
@@ -136,7 +139,18 @@ def _read(size: ctypes._NamedFuncPointer, get: ctypes._NamedFuncPointer, program
 
 @cache
 def _compiler() -> ctypes.CDLL:
-    return ctypes.CDLL(f"libnvrtc.so.{str(torch.version.cuda).partition('.')[0]}")
+    """NVRTC: where the system's loader finds it, or in the packages that PyTorch installs."""
+    name = f"libnvrtc.so.{str(torch.version.cuda).partition('.')[0]}"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        places = (found for path in sys.path for found in Path(path).glob(f"nvidia/*/lib/{name}"))
+        library = next(places, None)
+        if library is None:
+            raise
+        for part in library.parent.glob("libnvrtc-builtins.so.*"):
+            ctypes.CDLL(str(part))  # which it would look for in the system's places alone
+        return ctypes.CDLL(str(library))
 
 
 @cache
