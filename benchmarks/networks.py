@@ -1,6 +1,6 @@
 """Specialised networks and regularised training on ``glyphs``, each with and without the other.
 
-    python benchmarks/networks.py [--out runs/networks] [--steps 200] [--test-images 100]
+    python benchmarks/networks.py [--out runs/networks] [--steps 1500] [--test-images 200]
 
 Trains a small ResNet, G-ResNet, STN and ETN, each as ``std``, ``std*`` and ``KL(rob, Wo-10)``, and
 prints natural and grid accuracy. Two runs at a time, each on one core. The same command continues
@@ -77,8 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("runs/networks"))
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--test-images", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--test-images", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--networks", nargs="+", default=NETWORKS)
     parser.add_argument("--objectives", nargs="+", default=OBJECTIVES)
