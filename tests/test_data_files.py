@@ -255,7 +255,7 @@ def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
 def test_images_of_different_sizes_are_named_with_their_sizes(tmp_path: Path) -> None:
     save_image(tmp_path / "a" / "1.png", noise(4, 5, 3))
     save_image(tmp_path / "a" / "2.png", noise(4, 6, 3))
-    message = r"2\.png is 6 x 4 px, .*1\.png is 5 x 4 px; .* with resize and center_crop"
+    message = r"2\.png is 6 x 4 px, .*1\.png is 5 x 4 px; .* one size: resize and center_crop"
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)
 

@@ -112,7 +112,7 @@ def test_every_objective_is_the_papers_formula(
 @pytest.mark.parametrize(("name", "batch", "defence"), ALL)
 def test_with_several_draws_each_pair_counts_alike(name: str, batch: str, defence: str) -> None:
     method = Method(name, batch, defence, 2.0, draws=2)
-    assert_same(method, f"{name}({batch}, {defence}×2; λ=2)")
+    assert_same(method, Objective.parse(f"{name}({batch}, {defence}×2)", weight=2))
 
 
 @pytest.mark.parametrize("defence", DEFENCES)
@@ -144,8 +144,8 @@ def test_the_cross_entropy_takes_the_x_that_the_search_option_names(
 @pytest.mark.parametrize("name", REGULARIZERS)
 def test_long_climbs_stay_in_the_box_and_the_best_of_them_is_taken(name: str, batch: str) -> None:
     method = Method(name, batch, "S-PGD", 2.0, steps=4, step=(0.9, 1.0, 25.0), restarts=2)
-    options = "λ=2, steps=4, step=0.9/1/25, restarts=2"
-    assert_same(method, f"{name}({batch}, S-PGD; {options})")
+    options = "steps=4, step=0.9/1/25, restarts=2"
+    assert_same(method, Objective.parse(f"{name}({batch}, S-PGD; {options})", weight=2))
 
 
 @pytest.mark.parametrize("draws", [1, 2])
@@ -153,7 +153,7 @@ def test_long_climbs_stay_in_the_box_and_the_best_of_them_is_taken(name: str, ba
 @pytest.mark.parametrize("name", REGULARIZERS)
 def test_any_attack_can_be_the_defence(name: str, batch: str, draws: int) -> None:
     method = Method(name, batch, "grid-2x1x3", 2.0, draws=draws)
-    assert_same(method, f"{name}({batch}, grid-2x1x3×{draws}; λ=2)")
+    assert_same(method, Objective.parse(f"{name}({batch}, grid-2x1x3×{draws})", weight=2))
 
 
 def test_the_reference_tells_apart_all_that_are_not_one_method() -> None:
