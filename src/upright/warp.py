@@ -132,6 +132,9 @@ def _has_kernel(images: Tensor) -> bool:
     """Whether the usual warp can be one kernel: on a GPU, where images need no gradient."""
     if not images.is_cuda or images.dtype != torch.float32 or images.requires_grad:
         return False
+    # What traces or transforms a program looks into operations, and a kernel is none.
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
     from torch.utils._triton import has_triton
 
     return has_triton()

@@ -16,9 +16,6 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["warp_black_bilinear"]
 
-_BLOCK = 1024
-"""Pixels that a program takes at once."""
-
 
 @triton.jit
 def _cos_sin_degrees(angle):
@@ -38,7 +35,7 @@ def _tap(image, row, column, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     return tl.load(image + row * WIDTH + column, mask=there, other=0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _warp(
     images,
     poses,
@@ -72,7 +69,7 @@ def _warp(
         tl.store(place, above * (1 - bottom_part) + below * bottom_part, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _gradient_of_poses(
     images,
     poses,
@@ -143,9 +140,10 @@ class _Warp(torch.autograd.Function):
         ctx.save_for_backward(images, poses)
         count, channels, height, width = images.shape
         out = images.new_empty((len(poses), channels, height, width))
-        blocks = triton.cdiv(height * width, _BLOCK)
+        block = 256  # few registers: many programs gather at once
+        blocks = triton.cdiv(height * width, block)
         with torch.cuda.device_of(images):
-            _warp[(len(poses), blocks)](images, poses, out, count, channels, height, width, _BLOCK)
+            _warp[(len(poses), blocks)](images, poses, out, count, channels, height, width, block)
         return out
 
     @staticmethod
@@ -156,6 +154,15 @@ class _Warp(torch.autograd.Function):
         out = torch.empty_like(poses)
         with torch.cuda.device_of(images):
             _gradient_of_poses[(len(poses),)](
-                images, poses, gradient.contiguous(), out, count, channels, height, width, _BLOCK
+                images,
+                poses,
+                gradient.contiguous(),
+                out,
+                count,
+                channels,
+                height,
+                width,
+                1024,
+                num_warps=8,
             )
         return None, out

@@ -23,6 +23,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
+using std::max;
 using std::min;
 
 struct uint4 {
@@ -83,6 +84,8 @@ static float exchange(float value, int bit) {
     wait_at(At::EXCHANGE);
     return fibers[mine].value;
 }
+
+static float rsqrtf(float value) { return 1 / std::sqrt(value); }
 
 static void atomicAdd(float* place, float value) { *place += value; }
 

@@ -22,13 +22,14 @@ struct Shared {
     float partial[WARPS][2][16];
 };
 
-// Sums of a norm's input, and of its square: two rows, `total` apart.
+// From the sums of a norm's input and of its square, two rows, `total` apart; a pixel's share of the
+// batch makes them means.
 struct Norm {
     float mean, inverse;
-    __device__ Norm(const float* sums, int total, int channel, float count) {
-        mean = sums[channel] / count;
-        const float variance = sums[total + channel] / count - mean * mean;
-        inverse = 1.f / sqrtf(fmaxf(variance, 0.f) + EPSILON);
+    __device__ Norm(const float* sums, int total, int channel, float share) {
+        const float sum = sums[channel], squares = sums[total + channel];
+        mean = sum * share;
+        inverse = rsqrtf(fmaxf(squares * share - mean * mean, 0.f) + EPSILON);
     }
 };
 
@@ -36,16 +37,20 @@ struct Norm {
 // results into shared memory; those of the group's own lines also where `kept` says.
 template <class Make>
 __device__ __forceinline__ void fill(Shared& shared, Chunk* kept, int image, int line0, Make make) {
-    for (int each = threadIdx.x; each < PLANES * PIXELS; each += THREADS)
-        shared.planes[each] = Chunk{{0, 0, 0, 0}};
-    __syncthreads();
-    for (int each = threadIdx.x; each < (GROUP + 2) * WIDTH * PLANES; each += THREADS) {
+    constexpr Chunk NOTHING{{0, 0, 0, 0}};
+    for (int each = threadIdx.x; each < (GROUP + 3) * PLANES; each += THREADS)
+        shared.planes[each % PLANES * PIXELS + each / PLANES * PITCH] = NOTHING;
+    constexpr int ALL = (GROUP + 2) * WIDTH * PLANES;
+    // Without branches around loads, so that several are under way at once.
+#pragma unroll 3
+    for (int turn = 0; turn < (ALL + THREADS - 1) / THREADS; ++turn) {
+        const int each = min(turn * THREADS + static_cast<int>(threadIdx.x), ALL - 1);
         const int plane = each % PLANES, column = each / PLANES % WIDTH;
         const int line = each / (PLANES * WIDTH) - 1, y = line0 + line;
-        if (y < 0 || y >= HEIGHT) continue;
-        const int at = image * SIZE + (y * WIDTH + column) * PLANES + plane;
+        const int near = max(0, min(y, HEIGHT - 1));
+        const int at = image * SIZE + (near * WIDTH + column) * PLANES + plane;
         const Chunk chunk = make(at, plane);
-        shared.planes[plane * PIXELS + place_of(line, column)] = chunk;
+        shared.planes[plane * PIXELS + place_of(line, column)] = near == y ? chunk : NOTHING;
         if (line >= 0 && line < GROUP) kept[at] = chunk;
     }
     __syncthreads();
@@ -62,8 +67,9 @@ __device__ __forceinline__ void add_sums(Shared& shared, const float (&mine)[2][
                 if (LANE < 4) shared.partial[WARP][row][8 * side + 2 * LANE + odd] = value;
             }
     __syncthreads();
-    for (int each = threadIdx.x; each < 2 * CHANNELS; each += THREADS) {
-        const int row = each / CHANNELS, channel = each % CHANNELS;
+    static_assert(THREADS >= 2 * CHANNELS, "each sum needs a thread");
+    if (threadIdx.x < 2 * CHANNELS) {
+        const int row = threadIdx.x / CHANNELS, channel = threadIdx.x % CHANNELS;
         float value = 0.f;
         for (int warp = channel / 16; warp < WARPS; warp += DEPTH)
             value += shared.partial[warp][row][channel % 16];
@@ -80,9 +86,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     constexpr int PARTS = HEIGHT / GROUP;
     const int image = blockIdx.x / PARTS, line0 = blockIdx.x % PARTS * GROUP;
-    const float count = static_cast<float>(images) * HEIGHT * WIDTH;
-    for (int channel = threadIdx.x; channel < CHANNELS; channel += THREADS) {
-        const Norm norm(sums_before, total, channel, count);
+    const float share = 1.f / (static_cast<float>(images) * HEIGHT * WIDTH);
+    if (threadIdx.x < CHANNELS) {
+        const int channel = threadIdx.x;
+        const Norm norm(sums_before, total, channel, share);
         shared.constants[0][channel] = norm.inverse * scale[channel];
         shared.constants[1][channel] = shift[channel] - norm.mean * norm.inverse * scale[channel];
     }
@@ -137,17 +144,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     constexpr int PARTS = HEIGHT / GROUP;
     const int image = blockIdx.x / PARTS, line0 = blockIdx.x % PARTS * GROUP;
-    const float count = static_cast<float>(images) * HEIGHT * WIDTH;
-    for (int channel = threadIdx.x; channel < CHANNELS; channel += THREADS) {
+    const float share = 1.f / (static_cast<float>(images) * HEIGHT * WIDTH);
+    if (threadIdx.x < CHANNELS) {
+        const int channel = threadIdx.x;
         // The norm's gradient is linear in what was found and in its input.
-        const Norm norm(sums, total, channel, count);
+        const Norm norm(sums, total, channel, share);
         const float factor = scale[channel] * norm.inverse;
-        const float tilt = gradient_sums[total + channel] / count * norm.inverse;
+        const float tilt = gradient_sums[total + channel] * share * norm.inverse;
         shared.constants[0][channel] = factor;
         shared.constants[1][channel] = -factor * tilt;
         shared.constants[2][channel] =
-            factor * (norm.mean * tilt - gradient_sums[channel] / count);
-        const Norm before(sums_before, total, channel, count);
+            factor * (norm.mean * tilt - gradient_sums[channel] * share);
+        const Norm before(sums_before, total, channel, share);
         shared.constants[3][channel] = before.mean;
         shared.constants[4][channel] = before.inverse;
     }

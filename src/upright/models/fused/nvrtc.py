@@ -16,8 +16,9 @@ from torch import Tensor
 
 __all__ = ["CudaKernel", "as_argument", "kernels_for", "source_of"]
 
-_MOST_SHARED_BYTES = 8
-"""The driver's number for a function's largest dynamic shared memory."""
+_MOST_SHARED_BYTES, _PART_SHARED = 8, 9
+"""The driver's numbers for a function's largest dynamic shared memory, and for the part of the
+first-level cache that it prefers to be shared memory, in percent."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class CudaKernel:
     """A kernel on one device."""
 
     function: ctypes.c_void_p
+    context: ctypes.c_void_p
     threads: int
     """Of a group."""
     shared_bytes: int
@@ -35,6 +37,10 @@ class CudaKernel:
 
         Tensors are passed as pointers, and not checked; None is a null pointer.
         """
+        current = ctypes.c_void_p()
+        _check_driver(_driver().cuCtxGetCurrent(ctypes.byref(current)))
+        if not current.value:  # a thread of autograd that has not called CUDA yet
+            _check_driver(_driver().cuCtxSetCurrent(self.context))
         values = [as_argument(value) for value in arguments]
         pointers = [ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -102,12 +108,16 @@ def _load(
     major, minor = torch.cuda.get_device_capability()
     content = _compile(source, [f"--gpu-architecture=sm_{major}{minor}", *options])
     driver, module, found = _driver(), ctypes.c_void_p(), list[CudaKernel]()
+    context = ctypes.c_void_p()
+    _check_driver(driver.cuCtxGetCurrent(ctypes.byref(context)))
     _check_driver(driver.cuModuleLoadData(ctypes.byref(module), content))
     for name in names:
         function = ctypes.c_void_p()
         _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
         _check_driver(driver.cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shared_bytes))
-        found.append(CudaKernel(function, threads, shared_bytes))
+        if shared_bytes > 48 * 1024:
+            _check_driver(driver.cuFuncSetAttribute(function, _PART_SHARED, 100))
+        found.append(CudaKernel(function, context, threads, shared_bytes))
     return found
 
 
@@ -155,7 +165,7 @@ def _compiler() -> ctypes.CDLL:
 
 @cache
 def _driver() -> ctypes.CDLL:
-    torch.cuda.current_stream()  # its context is the one in which all of this lives
+    torch.cuda.synchronize()  # makes the context in which all of this lives
     return ctypes.CDLL("libcuda.so.1")
 
 

@@ -36,8 +36,8 @@ class Shape:
 
     @property
     def images(self) -> int:
-        """That a group of threads takes: enough for eight warps."""
-        return max(1, 8 // self._warps)
+        """That a group of threads takes: enough for four warps."""
+        return max(1, 4 // self._warps)
 
     @property
     def threads(self) -> int:
@@ -63,7 +63,9 @@ class Shape:
     @property
     def options(self) -> list[str]:
         """For the compiler."""
-        groups = 2 if self.threads <= 256 and 2 * self.shared_bytes <= _MOST_SHARED_BYTES else 1
+        # As many as have room at once: 128 registers a thread, and a kibibyte beside their own.
+        room = (_MOST_SHARED_BYTES + 1024) // (self.shared_bytes + 1024)
+        groups = max(1, min(512 // self.threads, room))
         values = {
             "CHANNELS": self.channels,
             "HEIGHT": self.height,
