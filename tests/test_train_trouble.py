@@ -79,8 +79,13 @@ class TestInterruption:
             return images
 
         plan[5] = twice
-        with pytest.raises(KeyboardInterrupt):
-            tiny_run(tmp_path)
+        # A shell starts what runs in the background with Ctrl-C switched off.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                tiny_run(tmp_path)
+        finally:
+            signal.signal(signal.SIGINT, before)
         assert names(tmp_path)[-1] == "00000003.safetensors"
 
     def test_a_run_in_a_thread_works_without_signals(self, tmp_path: Path) -> None:
