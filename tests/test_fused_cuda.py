@@ -21,7 +21,8 @@ from torch import Tensor
 from host_kernels import HostKernel, compiled, on_cpu
 from upright.models import build_network
 from upright.models.fused.layer import LayerKernels, LayerShape
-from upright.models.fused.stage import Shape, arrange
+from upright.models.fused.stage import Shape
+from upright.models.fused.warps import arrange
 from upright.models.fused.weights import Layers
 from upright.models.resnet import SLOPE, ResNet
 

@@ -30,6 +30,18 @@ def _cos_sin_degrees(angle):
 
 
 @triton.jit
+def _sources(pixel, dx, dy, cos, sin, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Where pixels come from, about the centre before the turn: then the row and column above and
+    left of that place, and the parts of those below and on the right."""
+    x = pixel % WIDTH - (WIDTH - 1) / 2 - dx
+    y = pixel // WIDTH - (HEIGHT - 1) / 2 - dy
+    from_x = cos * x - sin * y + (WIDTH - 1) / 2
+    from_y = sin * x + cos * y + (HEIGHT - 1) / 2
+    left, top = tl.floor(from_x), tl.floor(from_y)
+    return x, y, top.to(tl.int32), left.to(tl.int32), from_y - top, from_x - left
+
+
+@triton.jit
 def _tap(image, row, column, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     there = inside & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
     return tl.load(image + row * WIDTH + column, mask=there, other=0.0)
@@ -52,13 +64,7 @@ def _warp(
     cos, sin = _cos_sin_degrees(tl.load(poses + 3 * move + 2))
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = pixel < HEIGHT * WIDTH
-    x = pixel % WIDTH - (WIDTH - 1) / 2 - dx
-    y = pixel // WIDTH - (HEIGHT - 1) / 2 - dy
-    from_x = cos * x - sin * y + (WIDTH - 1) / 2
-    from_y = sin * x + cos * y + (HEIGHT - 1) / 2
-    left, top = tl.floor(from_x), tl.floor(from_y)
-    right_part, bottom_part = from_x - left, from_y - top
-    column, row = left.to(tl.int32), top.to(tl.int32)
+    _, _, row, column, bottom_part, right_part = _sources(pixel, dx, dy, cos, sin, HEIGHT, WIDTH)
     for channel in range(CHANNELS):
         image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
         above = _tap(image, row, column, inside, HEIGHT, WIDTH) * (1 - right_part)
@@ -91,13 +97,9 @@ def _gradient_of_poses(
     for start in range(0, HEIGHT * WIDTH, BLOCK):
         pixel = start + tl.arange(0, BLOCK)
         inside = pixel < HEIGHT * WIDTH
-        x = pixel % WIDTH - (WIDTH - 1) / 2 - dx
-        y = pixel // WIDTH - (HEIGHT - 1) / 2 - dy
-        from_x = cos * x - sin * y + (WIDTH - 1) / 2
-        from_y = sin * x + cos * y + (HEIGHT - 1) / 2
-        left, top = tl.floor(from_x), tl.floor(from_y)
-        right_part, bottom_part = from_x - left, from_y - top
-        column, row = left.to(tl.int32), top.to(tl.int32)
+        x, y, row, column, bottom_part, right_part = _sources(
+            pixel, dx, dy, cos, sin, HEIGHT, WIDTH
+        )
         by_x = tl.zeros((BLOCK,), tl.float32)
         by_y = tl.zeros((BLOCK,), tl.float32)
         for channel in range(CHANNELS):

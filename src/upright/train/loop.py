@@ -134,8 +134,8 @@ def train_together(
     # Its own device only: a process has no business on the GPUs of other ranks.
     forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
     with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as held:
-        _restore_at_end(held)
         fast = _possible_speed(speed or Speed(), place, ranks)
+        _restore_at_end(held, fast)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
             Learner(recipe, data, place, fast, ranks=ranks, sync_batch_norm=sync_batch_norm)
@@ -162,22 +162,31 @@ def train_together(
         for run in runs:
             run.settle()
         stopped = stop()
-    for failure in (run.failure for run in runs if run.failure is not None):
-        if not stopped:
-            raise failure
-        warnings.warn(str(failure), RuntimeWarning, stacklevel=2)
-        raise KeyboardInterrupt from failure
+    _raise_failure(runs, stopped=stopped)
     return [
         TrainedRun(run.directory.path, run.recipe, run.learner.model.eval(), run.step, run.seconds)
         for run in runs
     ]
 
 
-def _restore_at_end(held: contextlib.ExitStack) -> None:
+def _restore_at_end(held: contextlib.ExitStack, speed: Speed) -> None:
     """Put back what learners set for the whole process."""
-    benchmark, limit = torch.backends.cudnn.benchmark, torch._dynamo.config.recompile_limit
+    benchmark = torch.backends.cudnn.benchmark
     held.callback(setattr, torch.backends.cudnn, "benchmark", benchmark)
-    held.callback(setattr, torch._dynamo.config, "recompile_limit", limit)
+    if speed.compile:  # without, nothing has imported dynamo, which takes a while
+        limit = torch._dynamo.config.recompile_limit
+        held.callback(setattr, torch._dynamo.config, "recompile_limit", limit)
+
+
+def _raise_failure(runs: list[_Run], *, stopped: bool) -> None:
+    """Raise what went wrong first, if anything; that all were told to stop comes before it."""
+    failure = next((run.failure for run in runs if run.failure is not None), None)
+    if failure is None:
+        return
+    if not stopped:
+        raise failure
+    warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
+    raise KeyboardInterrupt from failure
 
 
 class _Run:

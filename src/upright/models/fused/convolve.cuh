@@ -59,6 +59,13 @@ __device__ __forceinline__ float exchange(float value, int bit) {
 }
 #endif
 
+// Add two channels in half precision to two in float32.
+__device__ __forceinline__ void add(uint32_t both, float& low, float& high) {
+    float more_low, more_high;
+    unpack(both, more_low, more_high);
+    low += more_low, high += more_high;
+}
+
 struct alignas(16) Chunk {  // eight channels of a pixel
     uint32_t pairs[4];
 };

@@ -56,6 +56,23 @@ __device__ __forceinline__ void fill(Shared& shared, Chunk* kept, int image, int
     __syncthreads();
 }
 
+// Where a group of threads, and a warp of it, works.
+struct Part {
+    int image, line0, half, column, band;
+    __device__ Part()
+        : image(blockIdx.x / (HEIGHT / GROUP)),
+          line0(blockIdx.x % (HEIGHT / GROUP) * GROUP),
+          half(WARP % DEPTH),
+          column(WARP / DEPTH % STRIPS * 16),
+          band(WARP / (DEPTH * STRIPS) * LINES) {}
+
+    // The chunk of which `convolve` gives the thread a pair.
+    __device__ int chunk(int line, int side, int right) const {
+        const int x = column + static_cast<int>(LANE / 4) + 8 * right;
+        return image * SIZE + ((line0 + band + line) * WIDTH + x) * PLANES + 2 * half + side;
+    }
+};
+
 // Add a warp's sums of two channels on each of two sides to those of the batch.
 __device__ __forceinline__ void add_sums(Shared& shared, const float (&mine)[2][2][2], float* sums,
                                          int total) {
@@ -84,8 +101,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   Chunk* active, Chunk* raw, float* sums, int total, int images) {
     extern __shared__ Chunk memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
-    constexpr int PARTS = HEIGHT / GROUP;
-    const int image = blockIdx.x / PARTS, line0 = blockIdx.x % PARTS * GROUP;
+    const Part part;
     const float share = 1.f / (static_cast<float>(images) * HEIGHT * WIDTH);
     if (threadIdx.x < CHANNELS) {
         const int channel = threadIdx.x;
@@ -94,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         shared.constants[1][channel] = shift[channel] - norm.mean * norm.inverse * scale[channel];
     }
     __syncthreads();
-    fill(shared, active, image, line0, [&](int at, int plane) {
+    fill(shared, active, part.image, part.line0, [&](int at, int plane) {
         Chunk chunk = raw_before[at];
         for (int pair = 0; pair < 4; ++pair) {
             const int channel = 8 * plane + 2 * pair;
@@ -107,20 +123,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         return chunk;
     });
 
-    const int half = WARP % DEPTH, column0 = WARP / DEPTH % STRIPS * 16;
-    const int band = WARP / (DEPTH * STRIPS) * LINES;
     float mine[2][2][2] = {};
     convolve<PIXELS>(
-        shared.planes, band, column0, weights + half * 9 * DEPTH * 32,
+        shared.planes, part.band, part.column, weights + part.half * 9 * DEPTH * 32,
         [&](int line, int side, int right, float low, float high) {
-            const int plane = 2 * half + side, pair = LANE % 4;
-            const int x = column0 + static_cast<int>(LANE / 4) + 8 * right;
-            const int at = image * SIZE + ((line0 + band + line) * WIDTH + x) * PLANES + plane;
-            if (shortcut != nullptr) {
-                float other_low, other_high;
-                unpack(shortcut[at].pairs[pair], other_low, other_high);
-                low += other_low, high += other_high;
-            }
+            const int at = part.chunk(line, side, right), pair = LANE % 4;
+            if (shortcut != nullptr) add(shortcut[at].pairs[pair], low, high);
             const uint32_t both = pack(low, high);
             raw[at].pairs[pair] = both;
             // Of what was written, not of what it was rounded from: the norm's output has mean 0.
@@ -142,8 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                    int images) {
     extern __shared__ Chunk memory[];
     Shared& shared = *reinterpret_cast<Shared*>(memory);
-    constexpr int PARTS = HEIGHT / GROUP;
-    const int image = blockIdx.x / PARTS, line0 = blockIdx.x % PARTS * GROUP;
+    const Part part;
     const float share = 1.f / (static_cast<float>(images) * HEIGHT * WIDTH);
     if (threadIdx.x < CHANNELS) {
         const int channel = threadIdx.x;
@@ -160,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         shared.constants[4][channel] = before.inverse;
     }
     __syncthreads();
-    fill(shared, gradient, image, line0, [&](int at, int plane) {
+    fill(shared, gradient, part.image, part.line0, [&](int at, int plane) {
         Chunk chunk = found[at];
         const Chunk values = raw[at], more = skip == nullptr ? Chunk{{0, 0, 0, 0}} : skip[at];
         for (int pair = 0; pair < 4; ++pair) {
@@ -179,20 +186,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         return chunk;
     });
 
-    const int half = WARP % DEPTH, column0 = WARP / DEPTH % STRIPS * 16;
-    const int band = WARP / (DEPTH * STRIPS) * LINES;
     float mine[2][2][2] = {};
     convolve<PIXELS>(
-        shared.planes, band, column0, weights + half * 9 * DEPTH * 32,
+        shared.planes, part.band, part.column, weights + part.half * 9 * DEPTH * 32,
         [&](int line, int side, int right, float low, float high) {
-            const int plane = 2 * half + side, pair = LANE % 4, channel = 8 * plane + 2 * pair;
-            const int x = column0 + static_cast<int>(LANE / 4) + 8 * right;
-            const int at = image * SIZE + ((line0 + band + line) * WIDTH + x) * PLANES + plane;
-            if (shortcut != nullptr) {
-                float other_low, other_high;
-                unpack(shortcut[at].pairs[pair], other_low, other_high);
-                low += other_low, high += other_high;
-            }
+            const int at = part.chunk(line, side, right), pair = LANE % 4;
+            const int channel = 16 * part.half + 8 * side + 2 * pair;
+            if (shortcut != nullptr) add(shortcut[at].pairs[pair], low, high);
             float normal[2];
             unpack(raw_before[at].pairs[pair], normal[0], normal[1]);
             for (int odd = 0; odd < 2; ++odd) {

@@ -13,29 +13,22 @@ import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.resnet import SLOPE
+from upright.models.fused.warps import LINES, Activations
 
 __all__ = ["LayerKernels", "LayerShape", "layer_kernels"]
 
-_LINES, _STRIP, _HALF = 8, 16, 16
-"""What a warp takes: lines, pixels of each, and output channels."""
-
 
 @dataclass(frozen=True)
-class LayerShape:
+class LayerShape(Activations):
     """Activations on both sides of a convolution, and how its kernels cut the work."""
 
-    channels: int
-    height: int
-    width: int
-    dtype: torch.dtype
     epsilon: float
     """Of the norms."""
 
     @property
     def lines(self) -> int:
         """That a group of threads takes."""
-        return 2 * _LINES if self.height % (2 * _LINES) == 0 else _LINES
+        return 2 * LINES if self.height % (2 * LINES) == 0 else LINES
 
     @property
     def groups(self) -> int:
@@ -44,8 +37,7 @@ class LayerShape:
 
     @property
     def threads(self) -> int:
-        parts = self.lines // _LINES, self.width // _STRIP, self.channels // _HALF
-        return 32 * parts[0] * parts[1] * parts[2]
+        return 32 * self.warps_of(self.lines)
 
     @property
     def shared_bytes(self) -> int:
@@ -54,29 +46,13 @@ class LayerShape:
 
     @property
     def fits(self) -> bool:
-        """Whether the kernels take it. More channels would lack registers."""
-        whole = self.height % _LINES == 0 and self.width % _STRIP == 0
-        return (
-            whole
-            and self.channels in (16, 32)
-            and self.dtype in (torch.float16, torch.bfloat16)
-            and self.threads <= 256
-            and self.shared_bytes <= 96 * 1024
-        )
+        """Whether the kernels take it."""
+        return self.divide and self.threads <= 256 and self.shared_bytes <= 96 * 1024
 
     @property
     def options(self) -> list[str]:
         """For the compiler."""
-        values = {
-            "CHANNELS": self.channels,
-            "HEIGHT": self.height,
-            "WIDTH": self.width,
-            "GROUP": self.lines,
-            "SLOPE": f"{SLOPE}f",
-            "EPSILON": f"{self.epsilon}f",
-        }
-        half = ["-DBFLOAT"] if self.dtype == torch.bfloat16 else []
-        return [f"-D{name}={value}" for name, value in values.items()] + half
+        return self.options_with(GROUP=self.lines, EPSILON=f"{self.epsilon}f")
 
 
 @dataclass(frozen=True)

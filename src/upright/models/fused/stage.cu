@@ -38,9 +38,7 @@ __device__ __forceinline__ void layer(const Chunk* source, Chunk* target, Chunk*
         const int at = part.image * PLANES + plane;
         uint32_t& kept = residual[at * HEIGHT * WIDTH + y * WIDTH + x].pairs[pair];
         if (ROLE == Role::SECOND_OF_BLOCK) {
-            float other_low, other_high;
-            unpack(kept, other_low, other_high);
-            low += other_low, high += other_high;
+            add(kept, low, high);
             kept = pack(low, high);
         }
         const float2 factor = scale[4 * plane + pair], offset = shift[4 * plane + pair];

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
 
 import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.resnet import SLOPE
+from upright.models.fused.warps import Activations, arrange
 
-__all__ = ["Shape", "arrange", "run_blocks", "stage_kernel"]
+__all__ = ["Shape", "run_blocks", "stage_kernel"]
 
 _MOST_SHARED_BYTES = 227 * 1024
-_LINES, _STRIP, _HALF = 8, 16, 16
-"""What a warp takes: lines, pixels of each, and output channels."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Activations):
     """Activations that go through a stage, and how its kernel cuts the work."""
 
-    channels: int
-    height: int
-    width: int
-    dtype: torch.dtype
     stem: bool = False
     """Whether the network's first convolution comes first."""
 
@@ -50,15 +43,8 @@ class Shape:
 
     @property
     def fits(self) -> bool:
-        """Whether the kernel takes it. More warps, or more channels, would lack registers."""
-        whole = self.height % _LINES == 0 and self.width % _STRIP == 0
-        return (
-            whole
-            and self.channels in (16, 32)
-            and self.dtype in (torch.float16, torch.bfloat16)
-            and self.threads <= 512
-            and self.shared_bytes <= _MOST_SHARED_BYTES
-        )
+        """Whether the kernel takes it. More warps would lack registers."""
+        return self.divide and self.threads <= 512 and self.shared_bytes <= _MOST_SHARED_BYTES
 
     @property
     def options(self) -> list[str]:
@@ -66,23 +52,12 @@ class Shape:
         # As many as have room at once: 128 registers a thread, and a kibibyte beside their own.
         room = (_MOST_SHARED_BYTES + 1024) // (self.shared_bytes + 1024)
         groups = max(1, min(512 // self.threads, room))
-        values = {
-            "CHANNELS": self.channels,
-            "HEIGHT": self.height,
-            "WIDTH": self.width,
-            "IMAGES": self.images,
-            "GROUPS": groups,
-            "SLOPE": f"{SLOPE}f",
-            "STEM": int(self.stem),
-        }
-        half = ["-DBFLOAT"] if self.dtype == torch.bfloat16 else []
-        return [f"-D{name}={value}" for name, value in values.items()] + half
+        return self.options_with(IMAGES=self.images, GROUPS=groups, STEM=int(self.stem))
 
     @property
     def _warps(self) -> int:
         """Of an image."""
-        parts = self.height // _LINES, self.width // _STRIP, self.channels // _HALF
-        return max(1, parts[0] * parts[1] * parts[2])
+        return max(1, self.warps_of(self.height))
 
 
 @cache
@@ -138,32 +113,3 @@ def run_blocks(
             blocks,
         )
     return raw_out, active_out
-
-
-def arrange(kernels: Tensor, channels: int, *, transposed: bool = False) -> Tensor:
-    """Lay kernels out as the lanes of a warp hold them, one row for each.
-
-    Transposed, they are those of the gradient of the convolution's input, which is itself a
-    convolution: with the taps in the opposite order, and from the output's channels to the input's.
-    """
-    places = _places(channels, transposed, kernels.device)
-    return kernels.view(-1, 9 * channels * channels)[:, places]
-
-
-@cache
-def _places(channels: int, transposed: bool, device: torch.device) -> Tensor:
-    """Where each value of a kernel's new layout is in the old one.
-
-    A lane has, for every tap and sixteen channels before, two columns of the matrix of a product,
-    of eight output channels each; and of a column four values, two of each half.
-    """
-    depth = channels // _HALF
-    order = product(range(depth), range(9), range(depth), range(32), range(2), range(2), range(2))
-    places = []
-    for part, tap, inner, lane, side, half, odd in order:
-        after = (2 * part + side) * 8 + lane // 4
-        before = 16 * inner + 8 * half + 2 * (lane % 4) + odd
-        if transposed:
-            after, before, tap = before, after, 8 - tap
-        places.append((after * 9 + tap) * channels + before)
-    return torch.tensor(places, device=device)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused.evaluation import standard_images
-from upright.models.fused.stage import arrange
+from upright.models.fused.warps import arrange
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
