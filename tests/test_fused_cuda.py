@@ -150,6 +150,7 @@ LAYERS = [
     (LayerShape(16, 32, 32, torch.float16, 1e-5), 1e-3),
     (LayerShape(16, 8, 16, torch.bfloat16, 1e-5), 8e-3),
     (LayerShape(32, 16, 16, torch.float16, 1e-5), 1e-3),
+    (LayerShape(64, 8, 8, torch.float16, 1e-5), 1e-3),
 ]
 
 
@@ -238,14 +239,14 @@ def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: 
     [
         (LayerShape(16, 32, 32, torch.bfloat16, 1e-5), True),
         (LayerShape(32, 16, 16, torch.bfloat16, 1e-5), True),
-        (LayerShape(64, 8, 8, torch.bfloat16, 1e-5), False),
+        (LayerShape(64, 8, 8, torch.bfloat16, 1e-5), True),
+        (LayerShape(64, 16, 16, torch.bfloat16, 1e-5), False),
+        (LayerShape(32, 8, 8, torch.bfloat16, 1e-5), False),
         (LayerShape(16, 30, 32, torch.bfloat16, 1e-5), False),
         (LayerShape(16, 32, 32, torch.float32, 1e-5), False),
     ],
 )
-def test_layers_of_the_paper_s_network_fit_but_for_the_last_stage(
-    shape: LayerShape, fits: bool
-) -> None:
+def test_layers_of_the_paper_s_network_fit(shape: LayerShape, fits: bool) -> None:
     assert shape.fits == fits
 
 

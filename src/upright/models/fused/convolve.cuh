@@ -8,6 +8,8 @@
 //
 // A warp computes 16 pixels of each of 8 lines, for 16 channels. Its weights stay in registers
 // while it walks down the lines: what it reads of a line goes into three lines of the output.
+// Where lines have 8 pixels, there are more channels, and their weights do not fit there: it has the
+// sums of all 8 lines in registers, and the weights go through.
 
 #ifndef ON_HOST
 typedef unsigned int uint32_t;
@@ -73,7 +75,7 @@ struct alignas(16) Chunk {  // eight channels of a pixel
 constexpr int PLANES = CHANNELS / 8;
 constexpr int DEPTH = CHANNELS / 16;  // products for a tap
 constexpr int PITCH = WIDTH + 1;
-constexpr int STRIPS = WIDTH / 16;
+constexpr int STRIPS = (WIDTH + 15) / 16;
 constexpr int LINES = 8;
 
 // Where a pixel is in a plane.
@@ -81,15 +83,10 @@ __device__ __forceinline__ int place_of(int line, int column) {
     return (line + 1) * PITCH + column + 1;
 }
 
-// A warp's part of a convolution. Of each line, the thread gets four pairs of channels:
-// `finish(line, side, right, low, high)` for the planes 0 and 1 of the warp's sixteen channels, and
-// the pixels LANE / 4 and LANE / 4 + 8 of its sixteen; the pair is LANE % 4.
-//
-// `source` is the plane 0 of the image, `PIXELS` the size of a plane, and `weights` are those of the
-// warp's channels.
+// `convolve` for lines of sixteen pixels or more.
 template <int PIXELS, class Finish>
-__device__ __forceinline__ void convolve(const Chunk* source, int line0, int column0,
-                                         const uint4* __restrict__ weights, Finish finish) {
+__device__ __forceinline__ void convolve_wide(const Chunk* source, int line0, int column0,
+                                              const uint4* __restrict__ weights, Finish finish) {
     uint4 kernel[9 * DEPTH];
 #pragma unroll
     for (int each = 0; each < 9 * DEPTH; ++each) kernel[each] = weights[each * 32 + LANE];
@@ -127,4 +124,56 @@ __device__ __forceinline__ void convolve(const Chunk* source, int line0, int col
                 finish(done, side, right, sums[(done + 3) % 3][side][2 * right],
                        sums[(done + 3) % 3][side][2 * right + 1]);
     }
+}
+
+// `convolve` for lines of eight pixels, of which two are its sixteen.
+template <int PIXELS, class Finish>
+__device__ __forceinline__ void convolve_narrow(const Chunk* source,
+                                                const uint4* __restrict__ weights, Finish finish) {
+    // Of three taps: the weights come from far, so those of the next three are asked for early.
+    uint4 kernel[3 * DEPTH];
+#pragma unroll
+    for (int each = 0; each < 3 * DEPTH; ++each) kernel[each] = weights[each * 32 + LANE];
+
+    // Of the four matrices: the upper and lower line of two, of the first and the second plane.
+    const Chunk* place = source + LANE / 16 * PIXELS +
+                         place_of(static_cast<int>(LANE / 8 % 2), static_cast<int>(LANE % 8));
+    float sums[LINES / 2][2][4] = {};
+#pragma unroll 1  // else the compiler asks for all weights at once, and lacks registers
+    for (int down = 0; down < 3; ++down) {
+#pragma unroll
+        for (int each = 0; each < 3 * DEPTH; ++each) {
+            const int across = each / DEPTH, plane = each % DEPTH * 2;
+            const uint4 b = kernel[each];
+            if (down < 2) kernel[each] = weights[((down + 1) * 3 * DEPTH + each) * 32 + LANE];
+#pragma unroll
+            for (int two = 0; two < LINES / 2; ++two) {
+                uint32_t a[4];
+                load_matrices(a, place + plane * PIXELS + (2 * two + down - 1) * PITCH + across - 1);
+                multiply(sums[two][0], a, b.x, b.y);
+                multiply(sums[two][1], a, b.z, b.w);
+            }
+        }
+    }
+#pragma unroll
+    for (int line = 0; line < LINES; ++line)
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+            finish(line, side, 0, sums[line / 2][side][line % 2 * 2],
+                   sums[line / 2][side][line % 2 * 2 + 1]);
+}
+
+// A warp's part of a convolution. Of each line, the thread gets pairs of channels:
+// `finish(line, side, right, low, high)` for the planes 0 and 1 of the warp's sixteen channels, and
+// the pixels LANE / 4 and, with `right`, LANE / 4 + 8 of its sixteen; the pair is LANE % 4.
+//
+// `source` is the plane 0 of the image, `PIXELS` the size of a plane, and `weights` are those of the
+// warp's channels.
+template <int PIXELS, class Finish>
+__device__ __forceinline__ void convolve(const Chunk* source, int line0, int column0,
+                                         const uint4* __restrict__ weights, Finish finish) {
+    if constexpr (WIDTH == 8)
+        convolve_narrow<PIXELS>(source, weights, finish);
+    else
+        convolve_wide<PIXELS>(source, line0, column0, weights, finish);
 }

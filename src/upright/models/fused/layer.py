@@ -47,7 +47,13 @@ class LayerShape(Activations):
     @property
     def fits(self) -> bool:
         """Whether the kernels take it."""
-        return self.divide and self.threads <= 256 and self.shared_bytes <= 96 * 1024
+        divide = self.divide or self._narrow
+        return divide and self.threads <= 256 and self.shared_bytes <= 96 * 1024
+
+    @property
+    def _narrow(self) -> bool:
+        """Whether a group takes a whole image, of which weights go through a warp's registers."""
+        return (self.channels, self.height, self.width) == (64, LINES, LINES) and self.is_half
 
     @property
     def options(self) -> list[str]:

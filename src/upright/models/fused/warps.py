@@ -31,12 +31,15 @@ class Activations:
     def divide(self) -> bool:
         """Whether warps can share them. More channels would lack registers."""
         whole = self.height % LINES == 0 and self.width % STRIP == 0
-        half = self.dtype in (torch.float16, torch.bfloat16)
-        return whole and half and self.channels in (16, 32)
+        return whole and self.is_half and self.channels in (16, 32)
+
+    @property
+    def is_half(self) -> bool:
+        return self.dtype in (torch.float16, torch.bfloat16)
 
     def warps_of(self, lines: int) -> int:
         """How many warps so many lines of an image take."""
-        return lines // LINES * (self.width // STRIP) * (self.channels // HALF)
+        return lines // LINES * -(-self.width // STRIP) * (self.channels // HALF)
 
     def options_with(self, **values: object) -> list[str]:
         """For the compiler: these values, and what all kernels have to know."""
