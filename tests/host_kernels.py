@@ -56,7 +56,9 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     @cache
     def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
-        return HostKernel(compiled("stage", shape, folder), "stage") if shape.fits else None
+        if not shape.fits:
+            return None
+        return HostKernel(compiled(shape.program, shape, folder), shape.program)
 
     @cache
     def layer_kernels(shape: LayerShape, _device: torch.device) -> LayerKernels | None:

@@ -38,6 +38,11 @@ struct Index {
 
 enum class At { START, MATRICES, PRODUCT, EXCHANGE, BARRIER, END };
 
+struct Copy {
+    void* to;
+    const void* from;
+};
+
 struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -48,6 +53,7 @@ struct Fiber {
     uint32_t a[4], b[2];
     float value;
     int bit;
+    std::vector<std::vector<Copy>> lots;  // of copies under way; the last is not ended
 };
 
 static ucontext_t scheduler;
@@ -83,6 +89,21 @@ static float exchange(float value, int bit) {
     fibers[mine].value = value, fibers[mine].bit = bit;
     wait_at(At::EXCHANGE);
     return fibers[mine].value;
+}
+
+// A copy may come at any time from here on: until it is awaited, there is neither old nor new.
+static void copy_later(void* to, const void* from) {
+    std::memset(to, 0xff, 16);
+    fibers[threadIdx.x].lots.back().push_back({to, from});
+}
+
+static void end_lot() { fibers[threadIdx.x].lots.emplace_back(); }
+
+template <int LEFT>
+static void await_lots() {
+    auto& lots = fibers[threadIdx.x].lots;
+    for (; lots.size() - 1 > LEFT; lots.erase(lots.begin()))
+        for (const Copy& copy : lots.front()) std::memcpy(copy.to, copy.from, 16);
 }
 
 static float rsqrtf(float value) { return 1 / std::sqrt(value); }
@@ -198,6 +219,7 @@ static void run_group() {
         fiber.context.uc_stack.ss_size = SIZE;
         fiber.context.uc_link = &scheduler;
         fiber.at = At::START;
+        fiber.lots.assign(1, {});
         makecontext(&fiber.context, thread, 0);
     }
     const auto all_at = [](At at) {
