@@ -63,6 +63,11 @@ static Index threadIdx, blockIdx;
 #define LANE (threadIdx.x & 31)
 #define WARP (threadIdx.x >> 5)
 
+static void stop(const char* why) {
+    std::fprintf(stderr, "%s\n", why);
+    std::abort();
+}
+
 static void wait_at(At at) {
     const int mine = threadIdx.x;
     fibers[mine].at = at;
@@ -198,10 +203,8 @@ static void advance_warp(int warp) {
     for (int lane = 0; lane < 32; ++lane) {
         threadIdx.x = 32 * warp + lane;
         swapcontext(&scheduler, &fibers[threadIdx.x].context);
-        if (fibers[threadIdx.x].at != fibers[32 * warp].at) {
-            std::fprintf(stderr, "the lanes of a warp are not together\n");
-            std::abort();
-        }
+        if (fibers[threadIdx.x].at != fibers[32 * warp].at)
+            stop("the lanes of a warp are not together");
     }
     Fiber* lanes = &fibers[32 * warp];
     if (lanes->at == At::MATRICES) exchange_matrices(lanes);
@@ -225,10 +228,16 @@ static void run_group() {
     const auto all_at = [](At at) {
         return std::all_of(fibers.begin(), fibers.end(), [=](auto& each) { return each.at == at; });
     };
+    // From barrier to barrier one warp runs after another, in every second group backwards: so where
+    // a barrier is missing, one is far ahead of others.
+    const int warps = static_cast<int>(fibers.size()) / 32;
     while (!all_at(At::END)) {
-        const bool passes = all_at(At::BARRIER);
-        for (int warp = 0; warp < static_cast<int>(fibers.size()) / 32; ++warp)
-            if (passes || fibers[32 * warp].at != At::BARRIER) advance_warp(warp);
+        for (int each = 0; each < warps; ++each) {
+            const int warp = blockIdx.x % 2 ? warps - 1 - each : each;
+            do advance_warp(warp);
+            while (fibers[32 * warp].at != At::BARRIER && fibers[32 * warp].at != At::END);
+        }
+        if (!all_at(At::BARRIER) && !all_at(At::END)) stop("the warps of a group are not together");
     }
 }
 
