@@ -13,6 +13,7 @@ from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
 from upright.models import FusedResNet, FusedTraining, build_network
 from upright.models.fused import stage
+from upright.models.fused.deep import DeepShape
 from upright.models.fused.stage import Shape, stage_kernel
 from upright.models.resnet import ResNet
 from upright.space import PAPER
@@ -78,8 +79,8 @@ def test_a_stage_in_one_kernel_gives_what_its_layers_give(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, images = trained_like(depth=20), torch.rand(37, 3, 32, 32, device=CUDA)
-    for size in (32, 16):
-        shape = Shape(512 // size, size, size, dtype)
+    small, middle = (Shape(512 // size, size, size, dtype) for size in (32, 16))
+    for shape in (small, middle, DeepShape(64, 8, 8, dtype)):
         assert stage_kernel(shape, images.device) is not None
     with torch.no_grad():
         at_once = FusedResNet(model, dtype)(images)

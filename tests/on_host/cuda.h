@@ -228,8 +228,8 @@ static void run_group() {
     const auto all_at = [](At at) {
         return std::all_of(fibers.begin(), fibers.end(), [=](auto& each) { return each.at == at; });
     };
-    // From barrier to barrier one warp runs after another, in every second group backwards: so where
-    // a barrier is missing, one is far ahead of others.
+    // From barrier to barrier one warp runs after another, in every second group backwards: where a
+    // barrier is missing, one is far ahead of others.
     const int warps = static_cast<int>(fibers.size()) / 32;
     while (!all_at(At::END)) {
         for (int each = 0; each < warps; ++each) {

@@ -1,28 +1,28 @@
 // Residual blocks like those of stage.cu, where there are too many channels to hold a convolution's
-// weights in registers, and images are of eight lines of eight pixels.
+// weights in registers, and images have eight lines of eight pixels.
 //
-// A group of threads takes IMAGES images through all blocks, and their activations never leave shared
-// memory. The weights of all convolutions come after one another from the second-level cache, in
-// steps, through a ring in shared memory: while the warps compute with a step, those that follow are
-// on their way. One buffer of activations suffices: what a convolution gives stays in registers until
-// all have read what it takes.
+// A group of threads takes IMAGES images through all blocks, and their activations never leave
+// shared memory. The weights of all convolutions come from the second-level cache, step by step,
+// through a ring in shared memory: while the warps compute with a step, the next are on their way.
+// One buffer of activations suffices: what a convolution gives stays in registers until all have
+// read what it takes.
 //
-// A warp computes all pixels of an image, for 32 channels. Eight pixels of a line are eight rows of a
-// matrix; so what it reads of an image for a column of taps serves the three taps of that column, a
-// line further each.
+// A warp computes all pixels of an image, for 32 channels. Eight pixels of a line are eight rows of
+// a matrix; so what it reads of an image for a tap serves the taps above and below, a line further.
 
-constexpr int PIXELS = HEIGHT * PITCH + 1;  // of a plane: no border above and below, see `add_column`
-constexpr int KEPT = HEIGHT * WIDTH + 1;  // of a plane of sums; one more than needed: other banks
-constexpr int TILES = HEIGHT / 2;         // of two lines each, which are TILES apart
-constexpr int SIDES = 4;                  // planes of a warp's channels
-constexpr int HALVES = PLANES / SIDES;    // warps of an image
+constexpr int PIXELS = HEIGHT * PITCH + 1;  // of a plane: no border above and below
+constexpr int KEPT = HEIGHT * WIDTH + 1;    // of a plane of sums; one more: planes in other banks
+constexpr int TILES = HEIGHT / 2;           // of two lines each, which are TILES apart
+constexpr int SIDES = 4;                    // planes of a warp's channels
+constexpr int HALVES = PLANES / SIDES;      // warps of an image
 constexpr int THREADS = 32 * IMAGES * HALVES;
-constexpr int INNER = 2;                           // products of a step for each tap
-constexpr int STEPS = 3 * DEPTH / INNER;           // of a convolution
-constexpr int STEP = 3 * INNER * DEPTH * 32;       // weights of a step, in chunks
+constexpr int INNER = 2;                             // products of a step for each tap
+constexpr int STEPS = 3 * DEPTH / INNER;             // of a convolution
+constexpr int STEP = 3 * INNER * DEPTH * 32;         // weights of a step, in chunks
 constexpr int CONVOLUTION = 9 * DEPTH * DEPTH * 32;  // weights of a convolution, in chunks
 
-static_assert(WIDTH == 8 && STEPS % SLOTS == 0 && THREADS == 32 * INNER * DEPTH);
+static_assert(WIDTH == 8, "eight pixels of a line are what ldmatrix reads at once");
+static_assert(THREADS == 32 * INNER * DEPTH, "a thread copies one chunk for each tap of a step");
 
 #ifndef ON_HOST
 // Start to copy 16 bytes from global to shared memory.
@@ -46,20 +46,36 @@ __device__ __forceinline__ float activate(float value, float scale, float shift)
     return fmaxf(normed, normed * SLOPE);
 }
 
-// Start to copy the weights of a step: those of a column of taps and of INNER times 16 channels
-// before. There is one lot for each step, and an empty one where no step is left.
+// The part of a convolution for a column of taps and INNER times 16 channels before.
+struct Step {
+    int convolution, number, across, before;
+    __device__ explicit Step(int step)
+        : convolution(step / STEPS),
+          number(step % STEPS),
+          across(number * INNER / DEPTH),
+          before(number * INNER % DEPTH) {}
+};
+
+// Start to copy the weights of a step: one lot for each, and an empty one where none is left.
 __device__ __forceinline__ void fetch(uint4* ring, const uint4* weights, int step, int steps) {
     if (step < steps) {
-        const int across = step % STEPS * INNER / DEPTH, before = step % STEPS * INNER % DEPTH;
-        const int part = WARP % DEPTH, inner = WARP / DEPTH;
+        const Step part(step);
+        const int after = WARP % DEPTH, before = part.before + static_cast<int>(WARP / DEPTH);
         uint4* const to = ring + step % SLOTS * STEP + threadIdx.x;
-        weights += step / STEPS * CONVOLUTION + LANE;
+        weights += part.convolution * CONVOLUTION + LANE;
 #pragma unroll
-        for (int down = 0; down < 3; ++down)
-            copy_later(to + down * THREADS,
-                       weights + ((part * 9 + 3 * down + across) * DEPTH + before + inner) * 32);
+        for (int down = 0; down < 3; ++down) {
+            const int tap = 3 * down + part.across;
+            copy_later(to + down * THREADS, weights + ((after * 9 + tap) * DEPTH + before) * 32);
+        }
     }
     end_lot();
+}
+
+__device__ __forceinline__ void clear(float (&sums)[TILES][SIDES][4]) {
+#pragma unroll
+    for (int each = 0; each < TILES * SIDES * 4; ++each)
+        sums[each / 4 / SIDES][each / 4 % SIDES][each % 4] = 0.f;
 }
 
 // Add what a column of taps gives for 16 channels before: `place` is where the lane reads the first
@@ -93,7 +109,7 @@ __device__ __forceinline__ void finish(const float (&sums)[TILES][SIDES][4], boo
     const int x = LANE / 4, pair = LANE % 4;
 #pragma unroll
     for (int side = 0; side < SIDES; ++side) {
-        uint32_t before[HEIGHT];  // all at once: one by one, each would wait for the last to be stored
+        uint32_t before[HEIGHT];  // all at once: one by one, each would wait for a store
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y)
             before[y] = closes ? kept[side * KEPT + y * WIDTH + x].pairs[pair] : 0;
@@ -112,6 +128,20 @@ __device__ __forceinline__ void finish(const float (&sums)[TILES][SIDES][4], boo
     }
 }
 
+// Go over the chunks of images in global memory: `visit(chunk, plane, pixel)`; the planes of an
+// image are counted on from those of the one before.
+template <class Visit>
+__device__ __forceinline__ void each_chunk(int images, Visit visit) {
+    constexpr int SIZE = HEIGHT * WIDTH * PLANES;
+    for (int each = threadIdx.x; each < images * SIZE; each += THREADS)
+        visit(each, each / SIZE * PLANES + each % PLANES, each % SIZE / PLANES);
+}
+
+// Where a pixel is in a plane of activations.
+__device__ __forceinline__ int spot_of(int pixel) {
+    return place_of(pixel / WIDTH - 1, pixel % WIDTH);
+}
+
 // Images, N x H x W x C: the activations and the sums that enter, and those that leave. Weights of
 // each convolution as warps hold them; scales and shifts of the norm that follows it.
 extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
@@ -121,62 +151,48 @@ extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
     extern __shared__ Chunk memory[];
     Chunk* const kept = memory + IMAGES * PLANES * PIXELS;
     uint4* const ring = reinterpret_cast<uint4*>(kept + IMAGES * PLANES * KEPT);
-    constexpr int SIZE = HEIGHT * WIDTH * PLANES;
-    const int first = blockIdx.x * IMAGES, present = min(IMAGES, images - first);
-    const int steps = 2 * blocks * STEPS;
+    const int before = blockIdx.x * IMAGES, first = before * HEIGHT * WIDTH * PLANES;
+    const int present = min(IMAGES, images - before), steps = 2 * blocks * STEPS;
 
-#pragma unroll
     for (int step = 0; step < SLOTS - 1; ++step) fetch(ring, weights, step, steps);
     for (int each = threadIdx.x; each < IMAGES * PLANES * PIXELS; each += THREADS)
         memory[each] = Chunk{{0, 0, 0, 0}};
     __syncthreads();
-    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
-        const int image = each / SIZE, pixel = each % SIZE / PLANES, plane = each % PLANES;
-        const int at = image * PLANES + plane;
-        memory[at * PIXELS + place_of(pixel / WIDTH - 1, pixel % WIDTH)] = active[first * SIZE + each];
-        kept[at * KEPT + pixel] = raw[first * SIZE + each];
-    }
+    each_chunk(present, [&](int chunk, int plane, int pixel) {
+        memory[plane * PIXELS + spot_of(pixel)] = active[first + chunk];
+        kept[plane * KEPT + pixel] = raw[first + chunk];
+    });
 
-    const int image = WARP / HALVES, half = WARP % HALVES, side0 = image * PLANES + half * SIDES;
+    const int image = WARP / HALVES, half = WARP % HALVES, plane0 = image * PLANES + half * SIDES;
     // Of the four matrices: the two lines of a tile, of the first and the second plane.
-    const Chunk* const place = memory + (image * PLANES + static_cast<int>(LANE / 16)) * PIXELS +
-                               place_of(static_cast<int>(LANE / 8 % 2) * TILES - 1, LANE % 8);
+    const int line = LANE / 8 % 2 * TILES, side = LANE / 16;
+    const Chunk* const place =
+        memory + (image * PLANES + side) * PIXELS + spot_of(line * WIDTH + LANE % 8);
     float sums[TILES][SIDES][4];
     for (int step = 0; step < steps; ++step) {
-        const int number = step % STEPS;  // in the convolution
-        if (number == 0) {
-#pragma unroll
-            for (int each = 0; each < TILES * SIDES * 4; ++each)
-                sums[each / 4 / SIDES][each / 4 % SIDES][each % 4] = 0.f;
-        }
         await_lots<SLOTS - 2>();
         __syncthreads();  // all have this step's weights, and are done with those of the one before
         fetch(ring, weights, step + SLOTS - 1, steps);
-        const int across = number * INNER / DEPTH, before = number * INNER % DEPTH;
-        const uint4* const kernel = ring + step % SLOTS * STEP + half * SIDES / 2 * 32 + LANE;
+        const Step part(step);
+        if (part.number == 0) clear(sums);
 #pragma unroll
         for (int inner = 0; inner < INNER; ++inner)
-            add_column(sums, place + (before + inner) * 2 * PIXELS + across - 1,
-                       kernel + inner * DEPTH * 32);
-        if (number < STEPS - 1) continue;
+            add_column(sums, place + (part.before + inner) * 2 * PIXELS + part.across - 1,
+                       ring + step % SLOTS * STEP + (inner * DEPTH + half * SIDES / 2) * 32 + LANE);
+        if (part.number < STEPS - 1) continue;
 
+        const int norm = (part.convolution * PLANES + half * SIDES) * 4 + LANE % 4;
         float2 factor[SIDES], offset[SIDES];
 #pragma unroll
-        for (int side = 0; side < SIDES; ++side) {
-            const int at = (step / STEPS * PLANES + half * SIDES + side) * 4 + LANE % 4;
-            factor[side] = scale[at], offset[side] = shift[at];
-        }
+        for (int side = 0; side < SIDES; ++side)
+            factor[side] = scale[norm + 4 * side], offset[side] = shift[norm + 4 * side];
         __syncthreads();  // all have read the activations that these take the place of
-        finish(sums, step / STEPS % 2 == 1, memory + side0 * PIXELS, kept + side0 * KEPT, factor,
-               offset);
+        finish(sums, part.convolution % 2 == 1, memory + plane0 * PIXELS, kept + plane0 * KEPT,
+               factor, offset);
     }
     __syncthreads();
-
-    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
-        const int image = each / SIZE, pixel = each % SIZE / PLANES, plane = each % PLANES;
-        const int at = image * PLANES + plane;
-        active_out[first * SIZE + each] =
-            memory[at * PIXELS + place_of(pixel / WIDTH - 1, pixel % WIDTH)];
-        raw_out[first * SIZE + each] = kept[at * KEPT + pixel];
-    }
+    each_chunk(present, [&](int chunk, int plane, int pixel) {
+        active_out[first + chunk] = memory[plane * PIXELS + spot_of(pixel)];
+        raw_out[first + chunk] = kept[plane * KEPT + pixel];
+    });
 }
