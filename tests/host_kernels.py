@@ -56,7 +56,9 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     @cache
     def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
-        return HostKernel(compiled("stage", shape, folder), "stage") if shape.fits else None
+        if not shape.fits:
+            return None
+        return HostKernel(compiled(shape.program, shape, folder), shape.program)
 
     @cache
     def layer_kernels(shape: LayerShape, _device: torch.device) -> LayerKernels | None:
@@ -77,6 +79,9 @@ def passes(images: Tensor, ways: Tensor) -> dict[str, float]:
     with torch.no_grad():
         found = FusedResNet(fused.eval(), torch.float16)(images)
         result = {"evaluation": relative(found, plain.eval()(images))}
+        deep, small = network(width=4).eval(), images[..., :8]  # a first stage of 64 channels
+        found = FusedResNet(deep, torch.float16)(small)
+        result["evaluation with 64 channels"] = relative(found, deep(small))
     plain.train(), fused.train()
     exact, logits = plain(images), FusedTraining(fused, torch.float16)(images)
     (exact * ways).sum().backward()

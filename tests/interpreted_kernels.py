@@ -27,10 +27,10 @@ def few_programs(*kernel: Any, **layer: Any) -> Tile:
     return dataclasses.replace(tile_for(*kernel, **layer), splits=2)
 
 
-def network(depth: int = 8) -> ResNet:
+def network(depth: int = 8, width: int = 1) -> ResNet:
     """A network whose norms are far from their start."""
     torch.manual_seed(0)
-    model = ResNet(depth=depth, width=1, classes=10, channels=3)
+    model = ResNet(depth=depth, width=width, classes=10, channels=3)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.weight.data.uniform_(0.5, 1.5)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from host_kernels import HostKernel, compiled, on_cpu
 from upright.models import build_network
+from upright.models.fused.deep import DeepShape, shape_of
 from upright.models.fused.layer import LayerKernels, LayerShape
 from upright.models.fused.stage import Shape
 from upright.models.fused.warps import arrange
@@ -62,6 +63,8 @@ def blocks_one_by_one(
         (Shape(16, 8, 16, torch.float16), 9, 1e-3),
         (Shape(32, 16, 16, torch.float16), 3, 1e-3),
         (Shape(32, 16, 16, torch.bfloat16), 1, 8e-3),
+        (DeepShape(64, 8, 8, torch.float16), 6, 1e-3),
+        (DeepShape(64, 8, 8, torch.bfloat16), 1, 8e-3),
     ],
 )
 def test_kernel_gives_what_the_blocks_give(
@@ -81,7 +84,8 @@ def test_kernel_gives_what_the_blocks_give(
     packed = arrange(kernels.flatten(), channels)
     pointers = (active, raw, active_out, raw_out, packed, scale, shift)
     groups = -(-images // shape.images)
-    HostKernel(compiled("stage", shape, tmp_path), "stage").launch(groups, *pointers, images, 2)
+    library = compiled(shape.program, shape, tmp_path)
+    HostKernel(library, shape.program).launch(groups, *pointers, images, 2)
     expected = blocks_one_by_one(
         active.double().permute(0, 3, 1, 2),
         raw.double().permute(0, 3, 1, 2),
@@ -264,7 +268,17 @@ def test_stages_are_the_blocks_that_leave_the_shape_as_it_is() -> None:
         Shape(16, 32, 17, torch.float16),
         Shape(16, 96, 96, torch.float16),
         Shape(16, 32, 32, torch.float32),
+        DeepShape(64, 8, 8, torch.float32),
+        DeepShape(64, 8, 16, torch.float16),
+        DeepShape(64, 8, 8, torch.float16, stem=True),
     ],
 )
 def test_shapes_that_a_group_of_threads_cannot_hold_do_not_fit(shape: Shape) -> None:
     assert not shape.fits
+
+
+def test_each_stage_of_the_paper_s_network_has_a_kernel() -> None:
+    sizes = (32, 32, 16), (16, 16, 32), (8, 8, 64)
+    shapes = [shape_of(torch.empty(1, *size, dtype=torch.float16), stem=False) for size in sizes]
+    assert [shape.program for shape in shapes] == ["stage", "stage", "deep"]
+    assert all(shape.fits for shape in shapes)

@@ -38,6 +38,11 @@ struct Index {
 
 enum class At { START, MATRICES, PRODUCT, EXCHANGE, BARRIER, END };
 
+struct Copy {
+    void* to;
+    const void* from;
+};
+
 struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -48,6 +53,7 @@ struct Fiber {
     uint32_t a[4], b[2];
     float value;
     int bit;
+    std::vector<std::vector<Copy>> lots;  // of copies under way; the last is not ended
 };
 
 static ucontext_t scheduler;
@@ -56,6 +62,11 @@ static Index threadIdx, blockIdx;
 
 #define LANE (threadIdx.x & 31)
 #define WARP (threadIdx.x >> 5)
+
+static void stop(const char* why) {
+    std::fprintf(stderr, "%s\n", why);
+    std::abort();
+}
 
 static void wait_at(At at) {
     const int mine = threadIdx.x;
@@ -83,6 +94,21 @@ static float exchange(float value, int bit) {
     fibers[mine].value = value, fibers[mine].bit = bit;
     wait_at(At::EXCHANGE);
     return fibers[mine].value;
+}
+
+// A copy may come at any time from here on: until it is awaited, there is neither old nor new.
+static void copy_later(void* to, const void* from) {
+    std::memset(to, 0xff, 16);
+    fibers[threadIdx.x].lots.back().push_back({to, from});
+}
+
+static void end_lot() { fibers[threadIdx.x].lots.emplace_back(); }
+
+template <int LEFT>
+static void await_lots() {
+    auto& lots = fibers[threadIdx.x].lots;
+    for (; lots.size() - 1 > LEFT; lots.erase(lots.begin()))
+        for (const Copy& copy : lots.front()) std::memcpy(copy.to, copy.from, 16);
 }
 
 static float rsqrtf(float value) { return 1 / std::sqrt(value); }
@@ -177,10 +203,8 @@ static void advance_warp(int warp) {
     for (int lane = 0; lane < 32; ++lane) {
         threadIdx.x = 32 * warp + lane;
         swapcontext(&scheduler, &fibers[threadIdx.x].context);
-        if (fibers[threadIdx.x].at != fibers[32 * warp].at) {
-            std::fprintf(stderr, "the lanes of a warp are not together\n");
-            std::abort();
-        }
+        if (fibers[threadIdx.x].at != fibers[32 * warp].at)
+            stop("the lanes of a warp are not together");
     }
     Fiber* lanes = &fibers[32 * warp];
     if (lanes->at == At::MATRICES) exchange_matrices(lanes);
@@ -198,15 +222,22 @@ static void run_group() {
         fiber.context.uc_stack.ss_size = SIZE;
         fiber.context.uc_link = &scheduler;
         fiber.at = At::START;
+        fiber.lots.assign(1, {});
         makecontext(&fiber.context, thread, 0);
     }
     const auto all_at = [](At at) {
         return std::all_of(fibers.begin(), fibers.end(), [=](auto& each) { return each.at == at; });
     };
+    // From barrier to barrier one warp runs after another, in every second group backwards: where a
+    // barrier is missing, one is far ahead of others.
+    const int warps = static_cast<int>(fibers.size()) / 32;
     while (!all_at(At::END)) {
-        const bool passes = all_at(At::BARRIER);
-        for (int warp = 0; warp < static_cast<int>(fibers.size()) / 32; ++warp)
-            if (passes || fibers[32 * warp].at != At::BARRIER) advance_warp(warp);
+        for (int each = 0; each < warps; ++each) {
+            const int warp = blockIdx.x % 2 ? warps - 1 - each : each;
+            do advance_warp(warp);
+            while (fibers[32 * warp].at != At::BARRIER && fibers[32 * warp].at != At::END);
+        }
+        if (!all_at(At::BARRIER) && !all_at(At::END)) stop("the warps of a group are not together");
     }
 }
 

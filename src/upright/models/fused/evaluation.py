@@ -161,7 +161,8 @@ def standard_images(model: ResNet, images: Tensor, dtype: torch.dtype) -> Tensor
 
 def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
     """Give the last activations; a stage by one kernel where its images fit into its memory."""
-    from upright.models.fused.stage import Shape, run_blocks, stage_kernel
+    from upright.models.fused.deep import shape_of
+    from upright.models.fused.stage import run_blocks, stage_kernel
 
     stages = {2 * stage.start + 1: 2 * stage.stop + 1 for stage in layers.stages}
     if 1 in stages and layers.widths[0] == PADDED:
@@ -169,8 +170,7 @@ def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
     raw = active = standard
     number = 0  # of the next convolution
     while number < len(layers.convolutions):
-        _, height, width, channels = active.shape
-        shape = Shape(channels, height, width, active.dtype, stem=number == 0)
+        shape = shape_of(active, stem=number == 0)
         kernel = stage_kernel(shape, active.device) if number in stages else None
         if kernel is not None:
             some = range(number, stages[number])

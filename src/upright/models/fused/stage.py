@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ _MOST_SHARED_BYTES = 227 * 1024
 class Shape(Activations):
     """Activations that go through a stage, and how its kernel cuts the work."""
 
+    program: ClassVar[str] = "stage"
+    """The name of the kernel, and of its file."""
     stem: bool = False
     """Whether the network's first convolution comes first."""
 
@@ -67,8 +70,8 @@ def stage_kernel(shape: Shape, device: torch.device) -> CudaKernel | None:
         return None
     found = kernels_for(
         device,
-        "stage.cu",
-        ("stage",),
+        f"{shape.program}.cu",
+        (shape.program,),
         shape.options,
         threads=shape.threads,
         shared_bytes=shape.shared_bytes,

@@ -1,0 +1,60 @@
+"""Residual blocks of 64 channels in one CUDA kernel, for images of eight lines of eight pixels.
+
+The kernel is ``deep.cu``: the weights of such a convolution do not fit into registers, as those of
+fewer channels do, and come through shared memory. It is launched like that of ``stage.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from upright.models.fused.stage import Shape
+
+__all__ = ["DeepShape", "shape_of"]
+
+_SLOTS = 3
+"""Of the ring of weights: one that is computed with, and two that are on their way."""
+
+
+@dataclass(frozen=True)
+class DeepShape(Shape):
+    """Activations of many channels and few pixels that go through a stage."""
+
+    program: ClassVar[str] = "deep"
+
+    @property
+    def images(self) -> int:
+        """That a group of threads takes, in two warps each. All read the same weights."""
+        return 4
+
+    @property
+    def threads(self) -> int:
+        return 64 * self.images
+
+    @property
+    def shared_bytes(self) -> int:
+        """Two groups of threads have room at once, each with activations, sums and weights."""
+        pixels = self.height * (self.width + 1) + 1 + self.height * self.width + 1
+        step = 3 * 32 * self.channels  # a column of taps, half of the channels before, all after
+        return 2 * (self.images * self.channels * pixels + _SLOTS * step)
+
+    @property
+    def fits(self) -> bool:
+        half = self.dtype in (torch.float16, torch.bfloat16)
+        return (self.channels, self.height, self.width) == (64, 8, 8) and half and not self.stem
+
+    @property
+    def options(self) -> list[str]:
+        """For the compiler."""
+        return self.options_with(IMAGES=self.images, GROUPS=2, SLOTS=_SLOTS)
+
+
+def shape_of(active: Tensor, *, stem: bool) -> Shape:
+    """How a kernel takes activations, N x H x W x C, through a stage, where one does."""
+    _, height, width, channels = active.shape
+    deep = DeepShape(channels, height, width, active.dtype, stem)
+    return deep if deep.fits else Shape(channels, height, width, active.dtype, stem)
