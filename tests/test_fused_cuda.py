@@ -110,6 +110,12 @@ def convolved(values: Tensor, kernel: Tensor, **options: Any) -> Tensor:
     return moved.permute(0, 2, 3, 1)
 
 
+def averaged(values: Tensor) -> Tensor:
+    """What a shortcut to half the size and twice the channels gives, N x H x W x C."""
+    small = F.avg_pool2d(values.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1)
+    return F.pad(small, [values.shape[3] // 2] * 2)
+
+
 @dataclass
 class Layer:
     """Random tensors around a convolution, and what its kernels need to know of them."""
@@ -124,6 +130,7 @@ class Layer:
             self.draw(self.images, self.shape.height, self.shape.width, channels, mean=0.3)
             for _ in range(5)
         )
+        self.halved = self.draw(*averaged(self.raw).shape, mean=0.3)
         self.kernel = self.draw(channels, 3, 3, channels, factor=(9 * channels) ** -0.5)
         self.scale, self.shift, self.scale_before, self.shift_before = (
             self.draw(channels).float() for _ in range(4)
@@ -174,6 +181,7 @@ def test_a_layer_forward(shape: LayerShape, tolerance: float, adds: bool, tmp_pa
         sums,
         layer.half(layer.added) if adds else None,
     )
+    assert active is not None
     normed = layer.normal(layer.raw_before) * layer.scale_before + layer.shift_before
     layer.check(active, F.leaky_relu(normed, SLOPE), tolerance)
     exact = convolved(active.double(), layer.kernel) + (layer.added if adds else 0)
@@ -184,7 +192,7 @@ def test_a_layer_forward(shape: LayerShape, tolerance: float, adds: bool, tmp_pa
 @needs_compiler
 @pytest.mark.usefixtures("no_devices")
 @pytest.mark.parametrize(("shape", "tolerance"), LAYERS)
-@pytest.mark.parametrize("adds", ["", "skip", "shortcut"])
+@pytest.mark.parametrize("adds", ["", "skip", "halved", "shortcut"])
 def test_a_layer_backward(shape: LayerShape, tolerance: float, adds: str, tmp_path: Path) -> None:
     layer, channels = Layer(shape), shape.channels
     wide = torch.ones(4, 2, 2 * channels)
@@ -192,27 +200,37 @@ def test_a_layer_backward(shape: LayerShape, tolerance: float, adds: str, tmp_pa
     sums[:] = sums_of(layer.raw, layer.raw)
     gradient_sums[:] = sums_of(layer.found, layer.normal(layer.raw))
     sums_before[:] = sums_of(layer.raw_before, layer.raw_before)
-    gradient, found = layer.kernels(tmp_path).backward(
+    kernels, of_weights = layer.kernels(tmp_path), torch.ones_like(layer.kernel).float()
+    skip = {"skip": layer.skip, "halved": layer.halved}.get(adds)
+    assert kernels.takes(skip)
+    gradient, found = kernels.backward(
         layer.half(layer.found),
         layer.half(layer.raw),
         (sums, gradient_sums, layer.scale),
-        layer.half(layer.skip) if adds == "skip" else None,
+        None if skip is None else layer.half(skip),
         arrange(layer.half(layer.kernel).flatten(), channels, transposed=True)[0],
         layer.half(layer.raw_before),
         (sums_before, layer.scale_before, layer.shift_before),
         layer.half(layer.added) if adds == "shortcut" else None,
         new_sums,
+        of_weights,
     )
+    assert gradient is not None
     raw = layer.raw.clone().requires_grad_()
     out = layer.normal(raw) * layer.scale + layer.shift
-    exact = torch.autograd.grad((out * layer.found).sum(), raw)[0]
-    layer.check(gradient, exact + (layer.skip if adds == "skip" else 0), 2 * tolerance)
+    total = (out * layer.found).sum()
+    if skip is not None:
+        total = total + ((raw if adds == "skip" else averaged(raw)) * skip).sum()
+    exact = torch.autograd.grad(total, raw)[0]
+    layer.check(gradient, exact, 2 * tolerance)
 
     normal = layer.normal(layer.raw_before)
     active = F.leaky_relu(normal * layer.scale_before + layer.shift_before, SLOPE)
-    active.requires_grad_()
+    active.requires_grad_(), layer.kernel.requires_grad_()
     total = (convolved(active, layer.kernel) * gradient.double()).sum()
-    through = torch.autograd.grad(total, active)[0] + (layer.added if adds == "shortcut" else 0)
+    through, exact_weights = torch.autograd.grad(total, (active, layer.kernel))
+    layer.check(of_weights, 1 + exact_weights, tolerance)
+    through = through + (layer.added if adds == "shortcut" else 0)
     exact = torch.where(active.detach() > 0, through, SLOPE * through)
     layer.check(found, exact, tolerance)
     layer.check(new_sums, 1 + sums_of(found.double(), normal), 1e-4)

@@ -36,7 +36,7 @@ struct Index {
     int x;
 };
 
-enum class At { START, MATRICES, PRODUCT, EXCHANGE, BARRIER, END };
+enum class At { START, MATRICES, TRANSPOSED, PRODUCT, EXCHANGE, BARRIER, END };
 
 struct Copy {
     void* to;
@@ -82,6 +82,12 @@ static void load_matrices(uint32_t (&a)[4], const void* place) {
     wait_at(At::MATRICES);
 }
 
+static void load_transposed(uint32_t (&a)[4], const void* place) {
+    Fiber& fiber = fibers[threadIdx.x];
+    fiber.place = place, fiber.matrices = &a;
+    wait_at(At::TRANSPOSED);
+}
+
 static void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     Fiber& fiber = fibers[threadIdx.x];
     std::copy(a, a + 4, fiber.a);
@@ -95,6 +101,8 @@ static float exchange(float value, int bit) {
     wait_at(At::EXCHANGE);
     return fibers[mine].value;
 }
+
+static void __syncwarp() { exchange(0, 0); }
 
 // A copy may come at any time from here on: until it is awaited, there is neither old nor new.
 static void copy_later(void* to, const void* from) {
@@ -163,6 +171,19 @@ static void exchange_matrices(Fiber* warp) {
         }
 }
 
+// ldmatrix.trans: lane 4r+p gets of each matrix column r, rows 2p and 2p+1.
+static void exchange_transposed(Fiber* warp) {
+    for (int lane = 0; lane < 32; ++lane)
+        for (int matrix = 0; matrix < 4; ++matrix) {
+            uint16_t both[2];
+            for (int odd = 0; odd < 2; ++odd) {
+                const void* row = warp[8 * matrix + lane % 4 * 2 + odd].place;
+                std::memcpy(&both[odd], static_cast<const char*>(row) + 2 * (lane / 4), 2);
+            }
+            std::memcpy(&(*warp[lane].matrices)[matrix], both, 4);
+        }
+}
+
 // mma.m16n8k16: lane 4r+p holds of A rows r and r+8, columns 2p, 2p+1 and those plus 8; of B the
 // same rows as A has columns, of column r; and of the sum rows r and r+8, columns 2p and 2p+1.
 static void multiply_matrices(Fiber* warp) {
@@ -208,6 +229,7 @@ static void advance_warp(int warp) {
     }
     Fiber* lanes = &fibers[32 * warp];
     if (lanes->at == At::MATRICES) exchange_matrices(lanes);
+    if (lanes->at == At::TRANSPOSED) exchange_transposed(lanes);
     if (lanes->at == At::PRODUCT) multiply_matrices(lanes);
     if (lanes->at == At::EXCHANGE) exchange_values(lanes);
 }

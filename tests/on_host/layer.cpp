@@ -1,11 +1,13 @@
 #include "cuda.h"
 #include "layer.cu"
 
+static_assert(sizeof(Shared) == SHARED_BYTES, "the host gives a group what it takes");
+
 extern "C" void run_layer_forward(int groups, const Chunk* raw_before, const float* sums_before,
                                   const float* scale, const float* shift, const uint4* weights,
                                   const Chunk* shortcut, Chunk* active, Chunk* raw, float* sums,
                                   int total, int images) {
-    run_groups(groups, THREADS, [=] {
+    run_groups(groups, THREADS_FORWARD, [=] {
         layer_forward(raw_before, sums_before, scale, shift, weights, shortcut, active, raw, sums,
                       total, images);
     });
@@ -17,10 +19,11 @@ extern "C" void run_layer_backward(int groups, const Chunk* found, const Chunk* 
                                    const Chunk* raw_before, const float* sums_before,
                                    const float* scale_before, const float* shift_before,
                                    const Chunk* shortcut, Chunk* gradient, Chunk* found_before,
-                                   float* gradient_sums_before, int total, int images) {
-    run_groups(groups, THREADS, [=] {
+                                   float* gradient_sums_before, float* weights_gradient, int total,
+                                   int images, int halved) {
+    run_groups(groups, THREADS_BACKWARD, [=] {
         layer_backward(found, raw, sums, gradient_sums, scale, skip, weights, raw_before,
                        sums_before, scale_before, shift_before, shortcut, gradient, found_before,
-                       gradient_sums_before, total, images);
+                       gradient_sums_before, weights_gradient, total, images, halved);
     });
 }

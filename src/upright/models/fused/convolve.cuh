@@ -23,6 +23,30 @@ __device__ __forceinline__ void load_matrices(uint32_t (&a)[4], const void* plac
                  : "r"(address));
 }
 
+// The same of matrices whose columns are to be their rows.
+__device__ __forceinline__ void load_transposed(uint32_t (&a)[4], const void* place) {
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(place));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// Start to copy 16 bytes from global to shared memory.
+__device__ __forceinline__ void copy_later(void* to, const void* from) {
+    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+}
+
+// What the thread has started to copy since the last call becomes one lot.
+__device__ __forceinline__ void end_lot() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Wait until all lots of the thread are there but the last `LEFT`.
+template <int LEFT>
+__device__ __forceinline__ void await_lots() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
 #ifdef BFLOAT
 #define HALF "bf16"
 #else

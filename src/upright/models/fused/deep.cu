@@ -24,23 +24,6 @@ constexpr int CONVOLUTION = 9 * DEPTH * DEPTH * 32;  // weights of a convolution
 static_assert(WIDTH == 8, "eight pixels of a line are what ldmatrix reads at once");
 static_assert(THREADS == 32 * INNER * DEPTH, "a thread copies one chunk for each tap of a step");
 
-#ifndef ON_HOST
-// Start to copy 16 bytes from global to shared memory.
-__device__ __forceinline__ void copy_later(void* to, const void* from) {
-    const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
-}
-
-// What the thread has started to copy since the last call becomes one lot.
-__device__ __forceinline__ void end_lot() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Wait until all lots of the thread are there but the last `LEFT`.
-template <int LEFT>
-__device__ __forceinline__ void await_lots() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-#endif
-
 __device__ __forceinline__ float activate(float value, float scale, float shift) {
     const float normed = value * scale + shift;
     return fmaxf(normed, normed * SLOPE);

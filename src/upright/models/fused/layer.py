@@ -6,14 +6,14 @@ is; the others, and all other networks, are Triton's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.fused.warps import LINES, Activations
+from upright.models.fused.warps import HALF, LINES, STRIP, Activations
 
 __all__ = ["LayerKernels", "LayerShape", "layer_kernels"]
 
@@ -37,18 +37,37 @@ class LayerShape(Activations):
 
     @property
     def threads(self) -> int:
+        """Of a group, on the way forward."""
         return 32 * self.warps_of(self.lines)
 
     @property
+    def threads_backward(self) -> int:
+        """Of a group: some are for the gradient of the weights alone."""
+        depth = self.channels // HALF
+        return self.threads + 32 * (depth if self._narrow else self._parts * depth**2)
+
+    @property
+    def _parts(self) -> int:
+        """In which a group of wide lines sums the gradient of the weights."""
+        return self.width // STRIP * max(1, self.lines // LINES // (self.channels // HALF))
+
+    @property
     def shared_bytes(self) -> int:
+        """Of a group, both ways."""
         padded = (self.lines + 2) * (self.width + 1) + 1
-        return 2 * self.channels * padded + 20 * self.channels + 4 * self.threads
+        own = self.lines * self.width + 64 // self.channels
+        activations, constants = 2 * self.channels * (padded + own), 28 * self.channels
+        sums = constants + 4 * self.threads
+        if self._narrow:
+            return activations + 224 * self.channels + sums
+        gradient = 4 * self._parts * self.channels * (9 * self.channels + 8)
+        return max(activations, gradient) + 18 * self.channels**2 + sums
 
     @property
     def fits(self) -> bool:
         """Whether the kernels take it."""
         divide = self.divide or self._narrow
-        return divide and self.threads <= 256 and self.shared_bytes <= 96 * 1024
+        return divide and self.threads_backward <= 512 and self.shared_bytes <= 96 * 1024
 
     @property
     def _narrow(self) -> bool:
@@ -76,7 +95,9 @@ class LayerKernels:
         weights: Tensor,
         sums: Tensor,
         shortcut: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        *,
+        keep: bool = True,
+    ) -> tuple[Tensor | None, Tensor]:
         """Norm, activate, convolve, add the shortcut, and sum each channel and its square.
 
         Args:
@@ -85,11 +106,12 @@ class LayerKernels:
             weights: of the convolution, by ``arrange``.
             sums: two rows to which those of the result are added.
             shortcut: what to add to the convolution.
+            keep: whether the activations are wanted; ``backward`` makes them again.
 
         Returns:
             The activations that were convolved, and the result.
         """
-        active, raw = torch.empty_like(raw_before), torch.empty_like(raw_before)
+        active, raw = torch.empty_like(raw_before) if keep else None, torch.empty_like(raw_before)
         with torch.cuda.device_of(raw_before):
             self._forward.launch(
                 len(raw) * self.shape.groups,
@@ -116,24 +138,29 @@ class LayerKernels:
         norm_before: tuple[Tensor, Tensor, Tensor],
         shortcut: Tensor | None,
         sums: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+        weights_gradient: Tensor,
+        *,
+        keep: bool = True,
+    ) -> tuple[Tensor | None, Tensor]:
         """Go back through the norm after a convolution, the convolution, and the ReLU before it.
 
         Args:
             found: the gradient of what the norm gives, N x H x W x C.
             raw: what the norm read.
             norm: its sums, those of its gradient (``sums`` of the call before), and its factors.
-            skip: a gradient that reaches ``raw`` by another way.
+            skip: a gradient that reaches ``raw`` by another way, of a shape that ``takes`` allows.
             weights: of the convolution, by ``arrange``, transposed.
             raw_before: what the norm before the convolution read.
             norm_before: its sums, factors and offsets.
             shortcut: a gradient that reaches the activations by another way.
             sums: two rows to which are added those of the result, alone and times the normal input.
+            weights_gradient: after x 3 x 3 x before in float32, to which that of the weights is added.
+            keep: whether the gradient of ``raw`` is wanted.
 
         Returns:
             The gradient of ``raw``, and that of what the norm before the convolution gave.
         """
-        gradient, before = torch.empty_like(raw), torch.empty_like(raw)
+        gradient, before = torch.empty_like(raw) if keep else None, torch.empty_like(raw)
         with torch.cuda.device_of(raw):
             self._backward.launch(
                 len(raw) * self.shape.groups,
@@ -148,10 +175,22 @@ class LayerKernels:
                 gradient,
                 before,
                 sums,
+                weights_gradient,
                 sums.stride(0),
                 len(raw),
+                int(skip is not None and skip.shape != raw.shape),
             )
         return gradient, before
+
+    def takes(self, skip: Tensor | None) -> bool:
+        """Whether a gradient comes by a shortcut that ``backward`` knows.
+
+        It has the shape of activations, or half the height and width and twice the channels: then
+        the shortcut is an average over two by two pixels, with as many zeros on either side.
+        """
+        height, width, channels = self.shape.height, self.shape.width, self.shape.channels
+        known = (height, width, channels), (height // 2, width // 2, 2 * channels)
+        return skip is None or skip.shape[1:] in known
 
 
 @cache
@@ -164,7 +203,10 @@ def layer_kernels(shape: LayerShape, device: torch.device) -> LayerKernels | Non
         "layer.cu",
         ("layer_forward", "layer_backward"),
         shape.options,
-        threads=shape.threads,
+        threads=shape.threads_backward,
         shared_bytes=shape.shared_bytes,
     )
-    return None if found is None else LayerKernels(shape, *found)
+    if found is None:
+        return None
+    forward, backward = found
+    return LayerKernels(shape, replace(forward, threads=shape.threads), backward)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -99,7 +100,12 @@ def kernels_for(
 def source_of(file: str) -> str:
     """The text of a file of this folder, after what all of them share."""
     folder = files("upright.models.fused")
-    return "".join(folder.joinpath(part).read_text() for part in ("convolve.cuh", file))
+
+    def text(name: str) -> str:
+        included = re.compile('^#include "(.+)"$', re.MULTILINE)
+        return included.sub(lambda found: text(found[1]), folder.joinpath(name).read_text())
+
+    return text("convolve.cuh") + text(file)
 
 
 def _load(

@@ -3,7 +3,7 @@
 A small batch is bound by the number of kernels, not by arithmetic. Here a convolution takes two on
 the way forward (the convolution with its shortcut and the sums of its channels; norm and leaky
 ReLU) and three on the way back (the gradients of weights and of inputs; the norm's own), where
-layer by layer it takes about twenty. Where ``layer.cu`` takes it, it is one forward and two back.
+layer by layer it takes about twenty. Where ``layer.cu`` takes it, it is one each way.
 """
 
 from __future__ import annotations
@@ -104,12 +104,15 @@ class _WholeLayers:
 
 def _forward(
     layers: Layers, weights: Weights, whole: _WholeLayers, standard: Tensor, sums: Tensor
-) -> tuple[list[Tensor], list[Tensor]]:
-    """What each convolution reads, and at last the features; and what each norm reads."""
+) -> tuple[list[Tensor | None], list[Tensor]]:
+    """What each convolution reads, and at last the features; and what each norm reads.
+
+    A convolution of ``layer.cu`` reads what a norm gives, which is written where more reads it.
+    """
     from upright.models.fused.forward_kernels import activate, convolve_and_sum
 
     of_layer = sums.split(layers.widths, 1)
-    active, raw = [standard], list[Tensor]()
+    active, raw = list[Tensor | None]([standard]), list[Tensor]()
 
     def norm(number: int) -> tuple[Tensor, Tensor, Tensor]:
         return of_layer[number], weights.scales[number], weights.shifts[number]
@@ -119,11 +122,16 @@ def _forward(
         epsilon = layers.norms[number].eps
         return activate(raw[-1], *norm(number), slope=SLOPE, epsilon=epsilon)
 
-    def layer(shortcut: Tensor | None = None) -> None:
+    def layer(shortcut: Tensor | None = None, *, keep: bool = False) -> None:
         number = len(raw)
         if number in whole.kernels:
             made, found = whole.kernels[number].forward(
-                raw[-1], norm(number - 1), whole.weights[number], of_layer[number], shortcut
+                raw[-1],
+                norm(number - 1),
+                whole.weights[number],
+                of_layer[number],
+                shortcut,
+                keep=keep,
             )
             active.append(made)
             raw.append(found)
@@ -133,7 +141,7 @@ def _forward(
         convolution = layers.convolutions[number]
         raw.append(
             convolve_and_sum(
-                active[-1],
+                cast(Tensor, active[-1]),
                 weights.kernels[number],
                 of_layer[number],
                 after=convolution.out_channels,
@@ -145,7 +153,7 @@ def _forward(
     layer()
     for block in layers.blocks:
         before = raw[-1]
-        layer()
+        layer(keep=block.activate_shortcut)
         layer(active[-1] if block.activate_shortcut else before)
     active.append(activated())
     return active, raw
@@ -171,7 +179,7 @@ class _Backward:
         layers: Layers,
         weights: Weights,
         whole: _WholeLayers,
-        active: list[Tensor],
+        active: list[Tensor | None],
         raw: list[Tensor],
         sums: Tensor,
         aside: torch.cuda.Stream | None,
@@ -192,12 +200,9 @@ class _Backward:
         for block_number, block in reversed(list(enumerate(self.layers.blocks))):
             number = 2 * block_number + 1
             stream, found = self.through(number + 1, found, skip)
-            if block.activate_shortcut:
-                _, found = self.through(number, found, None, stream)
-                skip = None
-            else:
-                _, found = self.through(number, found, None)
-                skip = stream
+            shortcut = stream if block.activate_shortcut else None
+            _, found = self.through(number, found, None, shortcut, keep=False)
+            skip = None if block.activate_shortcut else stream
         self.of_weights(0, self.through_norm(0, found, skip))
         if self.aside is not None:
             torch.cuda.current_stream().wait_stream(self.aside)
@@ -208,18 +213,20 @@ class _Backward:
         found: Tensor,
         skip: Tensor | None,
         active_shortcut: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
+        *,
+        keep: bool = True,
+    ) -> tuple[Tensor | None, Tensor]:
         """Through the norm after a convolution, the convolution, and the ReLU before it.
 
-        Gives the gradient of the convolution's output, to which ``skip`` was added, and that of
-        what the norm before it gave.
+        Gives the gradient of the convolution's output, to which ``skip`` was added, where it is to be
+        kept, and that of what the norm before it gave.
         """
         kernels = self.whole.kernels.get(number)
-        if kernels is None or (skip is not None and skip.shape != found.shape):
+        if kernels is None or not kernels.takes(skip):
             stream = self.through_norm(number, found, skip)
             return stream, self.to_norm(number, stream, active_shortcut)
         scales, shifts = self.weights.scales, self.weights.shifts
-        stream, before = kernels.backward(
+        return kernels.backward(
             found,
             self.raw[number],
             (self.sums[number], self.norm_sums[number], scales[number]),
@@ -229,9 +236,9 @@ class _Backward:
             (self.sums[number - 1], scales[number - 1], shifts[number - 1]),
             active_shortcut,
             self.norm_sums[number - 1],
+            self.kernels[number],
+            keep=keep,
         )
-        self.of_weights(number, stream)
-        return stream, before
 
     def from_averages(self, gradient: Tensor) -> Tensor:
         """Through the average over pixels and the last leaky ReLU."""
@@ -282,17 +289,29 @@ class _Backward:
             shortcut=shortcut,
         )
 
+    def source(self, number: int) -> Tensor:
+        """What convolution ``number`` read."""
+        from upright.models.fused.forward_kernels import activate
+
+        known = self.active[number]
+        if known is not None:
+            return known
+        before = number - 1
+        scale, shift = self.weights.scales[before], self.weights.shifts[before]
+        norm = self.sums[before], scale, shift
+        return activate(self.raw[before], *norm, slope=SLOPE, epsilon=self.epsilon)
+
     def of_weights(self, number: int, gradient: Tensor) -> None:
         """Sum the gradient of weights, for which nothing waits: beside the way back."""
         from upright.models.fused.backward_kernels import gradient_of_weights
 
         stride = self.layers.convolutions[number].stride[0]
-        source, out = self.active[number], self.kernels[number]
+        source, out = self.source(number), self.kernels[number]
         if self.aside is None:
             gradient_of_weights(source, gradient, out, stride=stride)
             return
         # The memory must not be given away before the other stream has read it.
-        self.kept.append(gradient)
+        self.kept += [source, gradient]
         self.aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.aside):
             gradient_of_weights(source, gradient, out, stride=stride)
