@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor
 from host_kernels import HostKernel, compiled, on_cpu
 from upright.models import build_network
 from upright.models.fused.deep import DeepShape, shape_of
-from upright.models.fused.layer import LayerKernels, LayerShape
+from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
 from upright.models.fused.stage import Shape
 from upright.models.fused.warps import arrange
 from upright.models.fused.weights import Layers
@@ -35,6 +36,20 @@ def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+DEVICES = [
+    pytest.param("cpu", marks=needs_compiler),
+    pytest.param(
+        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+    ),
+]
+"""Where the kernels of layers run: emulated, or as they are."""
+
+
+@pytest.fixture(scope="module")
+def on_host(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., LayerKernels]:
+    """Those of each shape, compiled once."""
+    return on_cpu(tmp_path_factory.mktemp("kernels"))[1]
 
 
 def blocks_one_by_one(
@@ -121,6 +136,7 @@ class Layer:
     """Random tensors around a convolution, and what its kernels need to know of them."""
 
     shape: LayerShape
+    device: str
     images: int = 3
 
     def __post_init__(self) -> None:
@@ -139,7 +155,7 @@ class Layer:
     def draw(self, *size: int, mean: float = 0.0, factor: float = 1.0) -> Tensor:
         """Values that half precision holds: rounding them would move some past a ReLU's bend."""
         values = mean + factor * torch.randn(*size, generator=self.generator)
-        return values.to(self.shape.dtype).double()
+        return values.to(self.shape.dtype).double().to(self.device)
 
     def normal(self, values: Tensor) -> Tensor:
         mean, variance = values.mean((0, 1, 2)), values.var((0, 1, 2), correction=0)
@@ -148,9 +164,10 @@ class Layer:
     def half(self, values: Tensor) -> Tensor:
         return values.to(self.shape.dtype).contiguous()
 
-    def kernels(self, folder: Path) -> LayerKernels:
-        found = on_cpu(folder)[1](self.shape, torch.device("cpu"))
-        assert isinstance(found, LayerKernels)
+    def kernels(self, on_host: Callable[..., LayerKernels]) -> LayerKernels:
+        compiled = layer_kernels if self.device == "cuda" else on_host
+        found = compiled(self.shape, torch.device(self.device))
+        assert found is not None
         return found
 
     def check(self, found: Tensor, exact: Tensor, tolerance: float) -> None:
@@ -165,16 +182,23 @@ LAYERS = [
 ]
 
 
-@needs_compiler
 @pytest.mark.usefixtures("no_devices")
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("shape", "tolerance"), LAYERS)
 @pytest.mark.parametrize("adds", [False, True])
-def test_a_layer_forward(shape: LayerShape, tolerance: float, adds: bool, tmp_path: Path) -> None:
-    layer = Layer(shape)
-    sums = torch.ones(2, 3 * shape.channels)[:, shape.channels : 2 * shape.channels]
-    sums_before = torch.zeros(2, 3 * shape.channels)[:, : shape.channels]
-    sums_before += sums_of(layer.raw_before, layer.raw_before)
-    active, raw = layer.kernels(tmp_path).forward(
+def test_a_layer_forward(
+    shape: LayerShape,
+    tolerance: float,
+    adds: bool,
+    device: str,
+    on_host: Callable[..., LayerKernels],
+) -> None:
+    layer = Layer(shape, device)
+    wide = torch.ones(2, 2, 3 * shape.channels, device=device)
+    sums = wide[0][:, shape.channels : 2 * shape.channels]
+    sums_before = wide[1][:, : shape.channels]
+    sums_before[:] = sums_of(layer.raw_before, layer.raw_before)
+    active, raw = layer.kernels(on_host).forward(
         layer.half(layer.raw_before),
         (sums_before, layer.scale_before, layer.shift_before),
         arrange(layer.half(layer.kernel).flatten(), shape.channels)[0],
@@ -189,18 +213,24 @@ def test_a_layer_forward(shape: LayerShape, tolerance: float, adds: bool, tmp_pa
     layer.check(sums, 1 + sums_of(raw.double(), raw.double()), 1e-5)
 
 
-@needs_compiler
 @pytest.mark.usefixtures("no_devices")
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("shape", "tolerance"), LAYERS)
 @pytest.mark.parametrize("adds", ["", "skip", "halved", "shortcut"])
-def test_a_layer_backward(shape: LayerShape, tolerance: float, adds: str, tmp_path: Path) -> None:
-    layer, channels = Layer(shape), shape.channels
-    wide = torch.ones(4, 2, 2 * channels)
+def test_a_layer_backward(
+    shape: LayerShape,
+    tolerance: float,
+    adds: str,
+    device: str,
+    on_host: Callable[..., LayerKernels],
+) -> None:
+    layer, channels = Layer(shape, device), shape.channels
+    wide = torch.ones(4, 2, 2 * channels, device=device)
     sums, gradient_sums, sums_before, new_sums = (each[:, :channels] for each in wide)
     sums[:] = sums_of(layer.raw, layer.raw)
     gradient_sums[:] = sums_of(layer.found, layer.normal(layer.raw))
     sums_before[:] = sums_of(layer.raw_before, layer.raw_before)
-    kernels, of_weights = layer.kernels(tmp_path), torch.ones_like(layer.kernel).float()
+    kernels, of_weights = layer.kernels(on_host), torch.ones_like(layer.kernel).float()
     skip = {"skip": layer.skip, "halved": layer.halved}.get(adds)
     assert kernels.takes(skip)
     gradient, found = kernels.backward(

@@ -154,7 +154,7 @@ class LayerKernels:
             norm_before: its sums, factors and offsets.
             shortcut: a gradient that reaches the activations by another way.
             sums: two rows to which are added those of the result, alone and times the normal input.
-            weights_gradient: after x 3 x 3 x before in float32, to which that of the weights is added.
+            weights_gradient: after x 3 x 3 x before, float32; that of the weights is added to it.
             keep: whether the gradient of ``raw`` is wanted.
 
         Returns:

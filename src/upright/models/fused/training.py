@@ -218,7 +218,7 @@ class _Backward:
     ) -> tuple[Tensor | None, Tensor]:
         """Through the norm after a convolution, the convolution, and the ReLU before it.
 
-        Gives the gradient of the convolution's output, to which ``skip`` was added, where it is to be
+        Gives the gradient of the convolution's output, to which ``skip`` was added, if it is to be
         kept, and that of what the norm before it gave.
         """
         kernels = self.whole.kernels.get(number)
