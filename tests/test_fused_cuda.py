@@ -282,7 +282,7 @@ def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: 
     for name, error in found["cuda"].items():
         assert error != found["triton"][name], name  # other kernels round in another order
         assert error < 1.5 * found["triton"][name], name
-        # Two images have few pixels: what a norm takes away from a gradient is most of it.
+        # One image has few pixels: what a norm takes away from a gradient is most of it.
         assert error < (0.1 if name == "gradients" else 2e-3), name
 
 

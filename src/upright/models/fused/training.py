@@ -88,7 +88,8 @@ class _WholeLayers:
         self.weights: dict[int, Tensor] = {}
         self.transposed: dict[int, Tensor] = {}
         for stage in layers.stages:
-            numbers = range(2 * stage.start + 1, 2 * stage.stop + 1)
+            # The convolution before a stage has its shape, too, but a shortcut from another.
+            numbers = range(max(1, 2 * stage.start), 2 * stage.stop + 1)
             channels, (height, width) = layers.widths[numbers[0]], standard.shape[1:3]
             for block in layers.blocks[: stage.start]:
                 height, width = -(-height // block.stride), -(-width // block.stride)
@@ -124,7 +125,8 @@ def _forward(
 
     def layer(shortcut: Tensor | None = None, *, keep: bool = False) -> None:
         number = len(raw)
-        if number in whole.kernels:
+        whole_shortcut = shortcut is None or shortcut.shape == raw[-1].shape
+        if number in whole.kernels and whole_shortcut:
             made, found = whole.kernels[number].forward(
                 raw[-1],
                 norm(number - 1),
