@@ -23,6 +23,7 @@ from host_kernels import HostKernel, compiled, on_cpu
 from upright.models import build_network
 from upright.models.fused.deep import DeepShape, shape_of
 from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
+from upright.models.fused.nvrtc import source_of
 from upright.models.fused.stage import Shape
 from upright.models.fused.warps import arrange
 from upright.models.fused.weights import Layers
@@ -300,6 +301,13 @@ def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: 
 )
 def test_layers_of_the_paper_s_network_fit(shape: LayerShape, fits: bool) -> None:
     assert shape.fits == fits
+
+
+def test_the_text_of_a_kernel_has_all_its_parts_since_the_compiler_finds_no_files() -> None:
+    text = source_of("layer.cu")
+    assert "#include" not in text
+    parts = "struct alignas(16) Chunk", "struct WideWeigher", "layer_backward("
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
 def test_stages_are_the_blocks_that_leave_the_shape_as_it_is() -> None:
