@@ -19,12 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from upright.models.fused import FusedResNet, FusedTraining, backward_kernels, layer, stage
+from upright.models.fused import (
+    FusedResNet,
+    FusedTraining,
+    backward_kernels,
+    both_ways,
+    layer,
+    stage,
+)
+from upright.models.fused.ascent import averaged_features
+from upright.models.fused.both_ways import BothWays
 from upright.models.fused.layer import LayerKernels, LayerShape
 from upright.models.fused.nvrtc import as_argument
 from upright.models.fused.stage import Shape
+from upright.models.fused.weights import Layers
+from upright.models.resnet import ResNet
 
 HERE = Path(__file__).parent / "on_host"
 
@@ -51,8 +63,8 @@ def compiled(program: str, shape: Shape | LayerShape, folder: Path) -> ctypes.CD
     return ctypes.CDLL(str(library))
 
 
-def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What takes the place of ``stage_kernel`` and ``layer_kernels``."""
+def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """What takes the place of ``stage_kernel``, ``layer_kernels`` and ``both_ways``."""
 
     @cache
     def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
@@ -68,7 +80,31 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any]]:
         ways = (HostKernel(library, f"layer_{way}") for way in ("forward", "backward"))
         return LayerKernels(shape, *ways)  # type: ignore[arg-type]
 
-    return stage_kernel, layer_kernels
+    @cache
+    def both_ways(shape: Shape, _device: torch.device) -> BothWays | None:
+        if not shape.fits:
+            return None
+        library = compiled(shape.program, shape, folder)
+        ways = (HostKernel(library, f"{shape.program}{way}") for way in ("", "_back"))
+        return BothWays(shape, *ways)  # type: ignore[arg-type]
+
+    return stage_kernel, layer_kernels, both_ways
+
+
+def ascents(model: ResNet, images: Tensor, ways: Tensor) -> dict[str, float]:
+    """How far logits and the gradients of images in float16 are off in evaluation mode."""
+    from interpreted_kernels import relative
+
+    images, layers = images.clone().requires_grad_(), Layers(model)
+    with torch.no_grad():
+        weights = layers.for_evaluation(torch.float16)
+    exact = model(images)
+    logits = F.linear(averaged_features(images, layers, weights), *model.linear.parameters())
+    slope, found = (torch.autograd.grad((one * ways).sum(), images)[0] for one in (exact, logits))
+    return {
+        "logits of ascents": relative(logits.detach(), exact.detach()),
+        "gradients of images": relative(found, slope),
+    }
 
 
 def passes(images: Tensor, ways: Tensor) -> dict[str, float]:
@@ -82,6 +118,10 @@ def passes(images: Tensor, ways: Tensor) -> dict[str, float]:
         deep, small = network(width=4).eval(), images[..., :8, :8]  # a first stage of 64 channels
         found = FusedResNet(deep, torch.float16)(small)
         result["evaluation with 64 channels"] = relative(found, deep(small))
+    result |= ascents(plain, images, ways)
+    result |= {
+        f"{name} with 64 channels": error for name, error in ascents(deep, small, ways).items()
+    }
     plain.train(), fused.train()
     exact, logits = plain(images), FusedTraining(fused, torch.float16)(images)
     (exact * ways).sum().backward()
@@ -104,6 +144,6 @@ if __name__ == "__main__":
     images = torch.rand(1, 3, 16, 32, generator=generator)  # for layers of two stages
     ways = torch.randn(1, 10, generator=generator)
     results = {"triton": passes(images, ways)}
-    stage.stage_kernel, layer.layer_kernels = on_cpu(Path(sys.argv[1]))
+    stage.stage_kernel, layer.layer_kernels, both_ways.both_ways = on_cpu(Path(sys.argv[1]))
     results["cuda"] = passes(images, ways)
     print(json.dumps(results))

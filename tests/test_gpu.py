@@ -12,7 +12,8 @@ import torch
 from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
 from upright.models import FusedResNet, FusedTraining, build_network
-from upright.models.fused import stage
+from upright.models.fused import both_ways, stage
+from upright.models.fused.both_ways import BothWays
 from upright.models.fused.deep import DeepShape
 from upright.models.fused.nvrtc import CudaKernel
 from upright.models.fused.stage import Shape, run_blocks
@@ -136,6 +137,40 @@ def test_fused_network_gives_the_gradient_of_the_images(size: tuple[int, int]) -
         layered = model(images)
     error = relative(gradient(FusedResNet(model)(images)), exact.double())
     assert error < 1.5 * relative(gradient(layered), exact.double()) + 1e-3
+
+
+@pytest.mark.parametrize("depth", [14, 32])
+def test_the_way_back_in_one_kernel_a_stage_gives_what_its_layers_give(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = trained_like(depth)
+    images = torch.rand(64, 3, 32, 32, device=CUDA, requires_grad=True)
+    ways = torch.randn(64, 10, device=CUDA)
+    asked: list[Shape] = []
+    compiled = both_ways.both_ways
+
+    def noted(shape: Shape, device: torch.device) -> BothWays | None:
+        asked.append(shape)
+        found = compiled(shape, device)
+        assert found is not None
+        return found
+
+    def answer(run: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = run(images)
+        return logits.detach(), torch.autograd.grad((logits * ways).sum(), images)[0]
+
+    monkeypatch.setattr(both_ways, "both_ways", noted)
+    at_once = answer(FusedResNet(model))
+    assert asked == [
+        Shape(16, 32, 32, torch.bfloat16, stem=True, signs=True),
+        Shape(32, 16, 16, torch.bfloat16, signs=True),
+        DeepShape(64, 8, 8, torch.bfloat16, signs=True),
+    ]
+    monkeypatch.setattr(both_ways, "both_ways", lambda *_: None)
+    layered = answer(FusedResNet(model))
+    exact = answer(model)
+    for mine, other, truth in zip(at_once, layered, exact, strict=True):
+        assert relative(mine, truth.double()) < 1.2 * relative(other, truth.double())
 
 
 @pytest.mark.parametrize("size", [(32, 32), (17, 30)])

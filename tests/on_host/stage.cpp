@@ -3,8 +3,18 @@
 
 extern "C" void run_stage(int groups, const Chunk* active, const Chunk* raw, Chunk* active_out,
                           Chunk* raw_out, const uint4* weights, const float2* scale,
-                          const float2* shift, int images, int blocks) {
+                          const float2* shift, Signs* signs, int images, int blocks) {
     run_groups(groups, THREADS, [=] {
-        stage(active, raw, active_out, raw_out, weights, scale, shift, images, blocks);
+        stage(active, raw, active_out, raw_out, weights, scale, shift, signs, images, blocks);
     });
 }
+
+#if SIGNS
+extern "C" void run_stage_back(int groups, const Chunk* gradient, Chunk* gradient_out,
+                               const uint4* weights, const float2* scale, const Signs* signs,
+                               int active_shortcut, int images, int blocks) {
+    run_groups(groups, THREADS, [=] {
+        stage_back(gradient, gradient_out, weights, scale, signs, active_shortcut, images, blocks);
+    });
+}
+#endif

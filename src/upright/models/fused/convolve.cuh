@@ -107,6 +107,24 @@ __device__ __forceinline__ int place_of(int line, int column) {
     return (line + 1) * PITCH + column + 1;
 }
 
+// Of a thread's activations of a convolution, 32 pairs of channels, which are positive.
+struct alignas(8) Signs {
+    uint32_t words[2];
+
+    // Of a pair as it was rounded: a number in half precision is above zero where its bits are, as a
+    // whole number.
+    __device__ void keep(int pair, uint32_t both) {
+        const uint32_t low = static_cast<int>(both << 16) > 0 ? 1 : 0;
+        const uint32_t high = static_cast<int>(both) > 0xffff ? 2 : 0;
+        words[pair / 16] |= (low | high) << pair % 16 * 2;
+    }
+    // Take a gradient of the activations back through the leaky ReLU.
+    __device__ void go_back(int pair, float& low, float& high) const {
+        if (!(words[pair / 16] >> pair % 16 * 2 & 1)) low *= SLOPE;
+        if (!(words[pair / 16] >> pair % 16 * 2 & 2)) high *= SLOPE;
+    }
+};
+
 // `convolve` for lines of sixteen pixels or more.
 template <int PIXELS, class Finish>
 __device__ __forceinline__ void convolve_wide(const Chunk* source, int line0, int column0,

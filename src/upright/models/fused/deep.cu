@@ -7,22 +7,23 @@
 // One buffer of activations suffices: what a convolution gives stays in registers until all have
 // read what it takes.
 //
-// A warp computes all pixels of an image, for 32 channels. Eight pixels of a line are eight rows of
-// a matrix; so what it reads of an image for a tap serves the taps above and below, a line further.
+// A warp computes all pixels of an image, for SIDES times 8 channels. Eight pixels of a line are
+// eight rows of a matrix; so what it reads of an image for a tap serves the taps above and below, a
+// line further. With SIGNS there is a way back, too, as in stage.cu.
 
 constexpr int PIXELS = HEIGHT * PITCH + 1;  // of a plane: no border above and below
 constexpr int KEPT = HEIGHT * WIDTH + 1;    // of a plane of sums; one more: planes in other banks
 constexpr int TILES = HEIGHT / 2;           // of two lines each, which are TILES apart
-constexpr int SIDES = 4;                    // planes of a warp's channels
 constexpr int HALVES = PLANES / SIDES;      // warps of an image
 constexpr int THREADS = 32 * IMAGES * HALVES;
 constexpr int INNER = 2;                             // products of a step for each tap
 constexpr int STEPS = 3 * DEPTH / INNER;             // of a convolution
-constexpr int STEP = 3 * INNER * DEPTH * 32;         // weights of a step, in chunks
+constexpr int TAP = INNER * DEPTH * 32;              // weights of a step for a tap, in chunks
+constexpr int STEP = 3 * TAP;                        // weights of a step
 constexpr int CONVOLUTION = 9 * DEPTH * DEPTH * 32;  // weights of a convolution, in chunks
 
 static_assert(WIDTH == 8, "eight pixels of a line are what ldmatrix reads at once");
-static_assert(THREADS == 32 * INNER * DEPTH, "a thread copies one chunk for each tap of a step");
+static_assert(STEP % THREADS == 0 && THREADS / 32 % DEPTH == 0, "warps share a step's weights");
 
 __device__ __forceinline__ float activate(float value, float scale, float shift) {
     const float normed = value * scale + shift;
@@ -39,21 +40,30 @@ struct Step {
           before(number * INNER % DEPTH) {}
 };
 
-// Start to copy the weights of a step: one lot for each, and an empty one where none is left.
-__device__ __forceinline__ void fetch(uint4* ring, const uint4* weights, int step, int steps) {
-    if (step < steps) {
-        const Step part(step);
-        const int after = WARP % DEPTH, before = part.before + static_cast<int>(WARP / DEPTH);
-        uint4* const to = ring + step % SLOTS * STEP + threadIdx.x;
-        weights += part.convolution * CONVOLUTION + LANE;
+// The weights of all convolutions, from the first that is taken to the last.
+struct Weights {
+    const uint4* first;
+    int next;  // from one convolution to the next
+    int steps;
+
+    // Start to copy those of a step: one lot for each, and an empty one where none is left.
+    __device__ void fetch(uint4* ring, int step) const {
+        if (step < steps) {
+            const Step part(step);
+            uint4* const to = ring + step % SLOTS * STEP;
+            const uint4* const from = first + part.convolution * next + LANE;
 #pragma unroll
-        for (int down = 0; down < 3; ++down) {
-            const int tap = 3 * down + part.across;
-            copy_later(to + down * THREADS, weights + ((after * 9 + tap) * DEPTH + before) * 32);
+            for (int turn = 0; turn < STEP / THREADS; ++turn) {
+                const int each = turn * THREADS + threadIdx.x, after = WARP % DEPTH;
+                const int row = turn * (THREADS / 32 / DEPTH) + WARP / DEPTH;
+                const int before = part.before + row % INNER;
+                const int tap = 3 * (row / INNER) + part.across;
+                copy_later(to + each, from + ((after * 9 + tap) * DEPTH + before) * 32);
+            }
         }
+        end_lot();
     }
-    end_lot();
-}
+};
 
 __device__ __forceinline__ void clear(float (&sums)[TILES][SIDES][4]) {
 #pragma unroll
@@ -75,7 +85,7 @@ __device__ __forceinline__ void add_column(float (&sums)[TILES][SIDES][4], const
     for (int down = 0; down < 3; ++down)
 #pragma unroll
         for (int part = 0; part < SIDES / 2; ++part) {
-            const uint4 b = kernel[down * THREADS + part * 32];
+            const uint4 b = kernel[down * TAP + part * 32];
 #pragma unroll
             for (int tile = 0; tile < TILES; ++tile) {
                 multiply(sums[tile][2 * part], tiles[tile + down], b.x, b.y);
@@ -84,98 +94,206 @@ __device__ __forceinline__ void add_column(float (&sums)[TILES][SIDES][4], const
         }
 }
 
+// Where a pixel is in a plane of activations.
+__device__ __forceinline__ int spot_of(int pixel) {
+    return place_of(pixel / WIDTH - 1, pixel % WIDTH);
+}
+
+// A group's shared memory, and which part of it is the warp's.
+struct Part {
+    Chunk *active, *kept;  // planes of activations and of sums
+    uint4* ring;
+    int image, half, plane;  // the first of its planes
+
+    __device__ explicit Part(Chunk* memory)
+        : active(memory),
+          kept(active + IMAGES * PLANES * PIXELS),
+          ring(reinterpret_cast<uint4*>(kept + IMAGES * PLANES * KEPT)),
+          image(WARP / HALVES),
+          half(WARP % HALVES),
+          plane(image * PLANES + half * SIDES) {}
+
+    // Of a pair of channels that the thread has, of the line `y`: its number, and its place in a
+    // norm's constants, in the activations and in the sums.
+    __device__ static int pair(int y, int side) { return HEIGHT * side + y; }
+    __device__ int channels(int side) const {
+        return (half * SIDES + side) * 4 + static_cast<int>(LANE % 4);
+    }
+    __device__ uint32_t& active_pair(int y, int side) const {
+        return (active + plane * PIXELS)[side * PIXELS + place_of(y - 1, LANE / 4)].pairs[LANE % 4];
+    }
+    __device__ uint32_t& kept_pair(int y, int side) const {
+        return (kept + plane * KEPT)[side * KEPT + y * WIDTH + LANE / 4].pairs[LANE % 4];
+    }
+};
+
 // What follows a convolution: with `closes`, its sums are added to those that the block began with.
-// `target` and `kept` are the plane 0 of the warp's channels.
 __device__ __forceinline__ void finish(const float (&sums)[TILES][SIDES][4], bool closes,
-                                       Chunk* target, Chunk* kept, const float2 (&scale)[SIDES],
-                                       const float2 (&shift)[SIDES]) {
-    const int x = LANE / 4, pair = LANE % 4;
+                                       const float2* __restrict__ scale,
+                                       const float2* __restrict__ shift, Signs* signs,
+                                       const Part& part) {
+    float2 factor[SIDES], offset[SIDES];
+#pragma unroll
+    for (int side = 0; side < SIDES; ++side)
+        factor[side] = scale[part.channels(side)], offset[side] = shift[part.channels(side)];
+    __syncthreads();  // all have read the activations that these take the place of
+    Signs mine{};
 #pragma unroll
     for (int side = 0; side < SIDES; ++side) {
         uint32_t before[HEIGHT];  // all at once: one by one, each would wait for a store
 #pragma unroll
-        for (int y = 0; y < HEIGHT; ++y)
-            before[y] = closes ? kept[side * KEPT + y * WIDTH + x].pairs[pair] : 0;
+        for (int y = 0; y < HEIGHT; ++y) before[y] = closes ? part.kept_pair(y, side) : 0;
 #pragma unroll
         for (int y = 0; y < HEIGHT; ++y) {
             const float(&four)[4] = sums[y % TILES][side];
             float low = four[y / TILES * 2], high = four[y / TILES * 2 + 1];
             if (closes) {
                 add(before[y], low, high);
-                kept[side * KEPT + y * WIDTH + x].pairs[pair] = pack(low, high);
+                part.kept_pair(y, side) = pack(low, high);
             }
-            target[side * PIXELS + place_of(y - 1, x)].pairs[pair] =
-                pack(activate(low, scale[side].x, shift[side].x),
-                     activate(high, scale[side].y, shift[side].y));
+            const uint32_t active = pack(activate(low, factor[side].x, offset[side].x),
+                                         activate(high, factor[side].y, offset[side].y));
+            part.active_pair(y, side) = active;
+            if (SIGNS) mine.keep(part.pair(y, side), active);
+        }
+    }
+    if (SIGNS) *signs = mine;
+}
+
+// The same on the way back: the gradient of what a convolution read is taken on through the activation
+// and the norm before it; with `closes`, to the sums that the block began with, of which `kept` has the
+// gradient.
+__device__ __forceinline__ void finish_back(const float (&sums)[TILES][SIDES][4], bool closes,
+                                            bool active_shortcut, const float2* __restrict__ scale,
+                                            const Signs* __restrict__ signs, const Part& part) {
+    const Signs mine = *signs;
+    float2 factor[SIDES];
+#pragma unroll
+    for (int side = 0; side < SIDES; ++side) factor[side] = scale[part.channels(side)];
+    __syncthreads();  // all have read the gradients that these take the place of
+#pragma unroll
+    for (int side = 0; side < SIDES; ++side) {
+        uint32_t before[HEIGHT];
+#pragma unroll
+        for (int y = 0; y < HEIGHT; ++y) before[y] = closes ? part.kept_pair(y, side) : 0;
+#pragma unroll
+        for (int y = 0; y < HEIGHT; ++y) {
+            const float(&four)[4] = sums[y % TILES][side];
+            float low = four[y / TILES * 2], high = four[y / TILES * 2 + 1];
+            if (closes && active_shortcut) add(before[y], low, high);
+            mine.go_back(part.pair(y, side), low, high);
+            low *= factor[side].x, high *= factor[side].y;
+            if (closes && !active_shortcut) add(before[y], low, high);
+            const uint32_t both = pack(low, high);
+            part.active_pair(y, side) = both;
+            if (closes) part.kept_pair(y, side) = both;
         }
     }
 }
 
-// Go over the chunks of images in global memory: `visit(chunk, plane, pixel)`; the planes of an
-// image are counted on from those of the one before.
+// Go over the chunks of the group's images: `visit(chunk, spot, place)`, where each is in global
+// memory, and in shared memory in the planes of activations and of sums.
 template <class Visit>
 __device__ __forceinline__ void each_chunk(int images, Visit visit) {
     constexpr int SIZE = HEIGHT * WIDTH * PLANES;
-    for (int each = threadIdx.x; each < images * SIZE; each += THREADS)
-        visit(each, each / SIZE * PLANES + each % PLANES, each % SIZE / PLANES);
+    const int first = blockIdx.x * IMAGES, present = min(IMAGES, images - first);
+    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
+        const int plane = each / SIZE * PLANES + each % PLANES, pixel = each % SIZE / PLANES;
+        visit(first * SIZE + each, plane * PIXELS + spot_of(pixel), plane * KEPT + pixel);
+    }
 }
 
-// Where a pixel is in a plane of activations.
-__device__ __forceinline__ int spot_of(int pixel) {
-    return place_of(pixel / WIDTH - 1, pixel % WIDTH);
-}
-
-// Images, N x H x W x C: the activations and the sums that enter, and those that leave. Weights of
-// each convolution as warps hold them; scales and shifts of the norm that follows it.
-extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
-    deep(const Chunk* __restrict__ active, const Chunk* __restrict__ raw, Chunk* active_out,
-         Chunk* raw_out, const uint4* __restrict__ weights, const float2* __restrict__ scale,
-         const float2* __restrict__ shift, int images, int blocks) {
-    extern __shared__ Chunk memory[];
-    Chunk* const kept = memory + IMAGES * PLANES * PIXELS;
-    uint4* const ring = reinterpret_cast<uint4*>(kept + IMAGES * PLANES * KEPT);
-    const int before = blockIdx.x * IMAGES, first = before * HEIGHT * WIDTH * PLANES;
-    const int present = min(IMAGES, images - before), steps = 2 * blocks * STEPS;
-
-    for (int step = 0; step < SLOTS - 1; ++step) fetch(ring, weights, step, steps);
+// Start to copy the first weights, and fill the planes of activations with zeros.
+__device__ __forceinline__ void begin(const Part& part, const Weights& weights) {
+    for (int step = 0; step < SLOTS - 1; ++step) weights.fetch(part.ring, step);
     for (int each = threadIdx.x; each < IMAGES * PLANES * PIXELS; each += THREADS)
-        memory[each] = Chunk{{0, 0, 0, 0}};
+        part.active[each] = Chunk{{0, 0, 0, 0}};
     __syncthreads();
-    each_chunk(present, [&](int chunk, int plane, int pixel) {
-        memory[plane * PIXELS + spot_of(pixel)] = active[first + chunk];
-        kept[plane * KEPT + pixel] = raw[first + chunk];
-    });
+}
 
-    const int image = WARP / HALVES, half = WARP % HALVES, plane0 = image * PLANES + half * SIDES;
+// Take what is in the planes of activations through all convolutions. `finish(sums, convolution)` puts
+// what one gives into the place of what it read, when all warps are done with that.
+template <class Finish>
+__device__ __forceinline__ void convolve_all(const Part& part, const Weights& weights,
+                                             Finish finish) {
     // Of the four matrices: the two lines of a tile, of the first and the second plane.
     const int line = LANE / 8 % 2 * TILES, side = LANE / 16;
     const Chunk* const place =
-        memory + (image * PLANES + side) * PIXELS + spot_of(line * WIDTH + LANE % 8);
+        part.active + (part.image * PLANES + side) * PIXELS + spot_of(line * WIDTH + LANE % 8);
     float sums[TILES][SIDES][4];
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < weights.steps; ++step) {
         await_lots<SLOTS - 2>();
         __syncthreads();  // all have this step's weights, and are done with those of the one before
-        fetch(ring, weights, step + SLOTS - 1, steps);
-        const Step part(step);
-        if (part.number == 0) clear(sums);
+        weights.fetch(part.ring, step + SLOTS - 1);
+        const Step now(step);
+        if (now.number == 0) clear(sums);
 #pragma unroll
         for (int inner = 0; inner < INNER; ++inner)
-            add_column(sums, place + (part.before + inner) * 2 * PIXELS + part.across - 1,
-                       ring + step % SLOTS * STEP + (inner * DEPTH + half * SIDES / 2) * 32 + LANE);
-        if (part.number < STEPS - 1) continue;
-
-        const int norm = (part.convolution * PLANES + half * SIDES) * 4 + LANE % 4;
-        float2 factor[SIDES], offset[SIDES];
-#pragma unroll
-        for (int side = 0; side < SIDES; ++side)
-            factor[side] = scale[norm + 4 * side], offset[side] = shift[norm + 4 * side];
-        __syncthreads();  // all have read the activations that these take the place of
-        finish(sums, part.convolution % 2 == 1, memory + plane0 * PIXELS, kept + plane0 * KEPT,
-               factor, offset);
+            add_column(sums, place + (now.before + inner) * 2 * PIXELS + now.across - 1,
+                       part.ring + step % SLOTS * STEP +
+                           (inner * DEPTH + part.half * SIDES / 2) * 32 + LANE);
+        if (now.number == STEPS - 1) finish(sums, now.convolution);
     }
     __syncthreads();
-    each_chunk(present, [&](int chunk, int plane, int pixel) {
-        active_out[first + chunk] = memory[plane * PIXELS + spot_of(pixel)];
-        raw_out[first + chunk] = kept[plane * KEPT + pixel];
+}
+
+// Images, N x H x W x C: the activations and the sums that enter, and those that leave. Weights of
+// each convolution as warps hold them; scales and shifts of the norm that follows it. With SIGNS,
+// those of what enters and of what each convolution gives.
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
+    deep(const Chunk* __restrict__ active, const Chunk* __restrict__ raw, Chunk* active_out,
+         Chunk* raw_out, const uint4* __restrict__ weights, const float2* __restrict__ scale,
+         const float2* __restrict__ shift, Signs* signs, int images, int blocks) {
+    extern __shared__ Chunk memory[];
+    const Part part(memory);
+    const Weights all{weights, CONVOLUTION, 2 * blocks * STEPS};
+    begin(part, all);
+    each_chunk(images, [&](int chunk, int spot, int place) {
+        part.active[spot] = active[chunk];
+        part.kept[place] = raw[chunk];
+    });
+    signs += blockIdx.x * THREADS + threadIdx.x;
+    const int all_signs = (images + IMAGES - 1) / IMAGES * THREADS;
+    if (SIGNS) {
+        __syncthreads();
+        Signs mine{};
+#pragma unroll
+        for (int pair = 0; pair < HEIGHT * SIDES; ++pair)
+            mine.keep(pair, part.active_pair(pair % HEIGHT, pair / HEIGHT));
+        *signs = mine;
+    }
+    convolve_all(part, all, [&](const float (&sums)[TILES][SIDES][4], int convolution) {
+        const int norm = convolution * (CHANNELS / 2);
+        finish(sums, convolution % 2 == 1, scale + norm, shift + norm,
+               signs + (convolution + 1) * all_signs, part);
+    });
+    each_chunk(images, [&](int chunk, int spot, int place) {
+        active_out[chunk] = part.active[spot];
+        raw_out[chunk] = part.kept[place];
     });
 }
+
+#if SIGNS
+// The gradient of the sums that leave, and that of those that enter; see stage.cu.
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
+    deep_back(const Chunk* __restrict__ gradient, Chunk* gradient_out,
+              const uint4* __restrict__ weights, const float2* __restrict__ scale,
+              const Signs* __restrict__ signs, int active_shortcut, int images, int blocks) {
+    extern __shared__ Chunk memory[];
+    const Part part(memory);
+    const int last = 2 * blocks - 1;
+    const Weights all{weights + last * CONVOLUTION, -CONVOLUTION, 2 * blocks * STEPS};
+    begin(part, all);
+    each_chunk(images, [&](int chunk, int spot, int place) {
+        part.active[spot] = part.kept[place] = gradient[chunk];
+    });
+    signs += blockIdx.x * THREADS + threadIdx.x;
+    const int all_signs = (images + IMAGES - 1) / IMAGES * THREADS;
+    convolve_all(part, all, [&](const float (&sums)[TILES][SIDES][4], int convolution) {
+        const int number = last - convolution;
+        finish_back(sums, number % 2 == 0, active_shortcut && number == 0,
+                    scale + number * (CHANNELS / 2), signs + number * all_signs, part);
+    });
+    each_chunk(images, [&](int chunk, int, int place) { gradient_out[chunk] = part.kept[place]; });
+}
+#endif

@@ -28,16 +28,22 @@ class DeepShape(Shape):
 
     @property
     def images(self) -> int:
-        """That a group of threads takes, in two warps each. All read the same weights."""
-        return 4
+        """That a group of threads takes. All read the same weights; but an ascent has few images,
+        and is over sooner where more groups share them."""
+        return 1 if self.signs else 4
+
+    @property
+    def sides(self) -> int:
+        """How many times eight channels a warp takes."""
+        return 2 if self.signs else 4
 
     @property
     def threads(self) -> int:
-        return 64 * self.images
+        return 32 * self.images * self.channels // (8 * self.sides)
 
     @property
     def shared_bytes(self) -> int:
-        """Two groups of threads have room at once, each with activations, sums and weights."""
+        """Of activations, sums and weights. Two groups of threads have room at once, or four."""
         pixels = self.height * (self.width + 1) + 1 + self.height * self.width + 1
         step = 3 * 32 * self.channels  # a column of taps, half of the channels before, all after
         return 2 * (self.images * self.channels * pixels + _SLOTS * step)
@@ -50,11 +56,17 @@ class DeepShape(Shape):
     @property
     def options(self) -> list[str]:
         """For the compiler."""
-        return self.options_with(IMAGES=self.images, GROUPS=2, SLOTS=_SLOTS)
+        return self.options_with(
+            IMAGES=self.images,
+            SIDES=self.sides,
+            GROUPS=512 // self.threads,
+            SLOTS=_SLOTS,
+            SIGNS=int(self.signs),
+        )
 
 
-def shape_of(active: Tensor, *, stem: bool) -> Shape:
+def shape_of(active: Tensor, *, stem: bool, signs: bool = False) -> Shape:
     """How a kernel takes activations, N x H x W x C, through a stage, where one does."""
     _, height, width, channels = active.shape
-    deep = DeepShape(channels, height, width, active.dtype, stem)
-    return deep if deep.fits else Shape(channels, height, width, active.dtype, stem)
+    deep = DeepShape(channels, height, width, active.dtype, stem, signs)
+    return deep if deep.fits else Shape(channels, height, width, active.dtype, stem, signs)

@@ -8,7 +8,7 @@ made of such passes; an ascent on the pose needs the way back to the images too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -16,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.models.fused.ascent import averaged_features
+from upright.models.fused.layered import block, layer, standard_images
 from upright.models.fused.weights import PADDED, Layers, Weights
-from upright.models.resnet import SLOPE, ResNet
+from upright.models.resnet import ResNet
 
-__all__ = ["FusedResNet", "can_fuse", "has_triton", "in_half_precision", "standard_images"]
+__all__ = ["FusedResNet", "can_fuse", "has_triton", "in_half_precision"]
 
 
 def can_fuse(model: nn.Module) -> bool:
@@ -127,10 +129,7 @@ class FusedResNet:
         with torch.no_grad():
             weights = self._weights(self._climbing)
             linear = self.model.linear.weight.detach(), self.model.linear.bias.detach()
-        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
-            images, self._layers, weights, self._climbing
-        )
-        return F.linear(pooled, *linear)
+        return F.linear(averaged_features(images, self._layers, weights), *linear)
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
         standard = standard_images(self.model, images, self.dtype)
@@ -148,144 +147,27 @@ class FusedResNet:
         return _Graph(graph, images, logits)
 
 
-def standard_images(model: ResNet, images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Standardise images and lay them out for the kernels: N x H x W x 16."""
-    from upright.models.fused.forward_kernels import standardise
-
-    if images[0, 0].numel() <= 4096:
-        least = model.standardise.least_deviation(images[0].numel())
-        return standardise(images.float().contiguous(), dtype, padded=PADDED, least=least)
-    padded = F.pad(model.standardise(images.float()), [0, 0, 0, 0, 0, PADDED - images.shape[1]])
-    return padded.permute(0, 2, 3, 1).to(dtype).contiguous()
-
-
 def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
     """Give the last activations; a stage by one kernel where its images fit into its memory."""
     from upright.models.fused.deep import shape_of
     from upright.models.fused.stage import run_blocks, stage_kernel
 
-    stages = {2 * stage.start + 1: 2 * stage.stop + 1 for stage in layers.stages}
-    if 1 in stages and layers.widths[0] == PADDED:
-        stages[0] = stages[1]
     raw = active = standard
     number = 0  # of the next convolution
     while number < len(layers.convolutions):
         shape = shape_of(active, stem=number == 0)
-        kernel = stage_kernel(shape, active.device) if number in stages else None
+        kernel = stage_kernel(shape, active.device) if number in layers.runs else None
         if kernel is not None:
-            some = range(number, stages[number])
-            raw, active = run_blocks(kernel, shape, active, raw, weights.of(some))
+            some = layers.runs[number]
+            raw, active = run_blocks(kernel, shape, active, raw, weights, some)
             number = some.stop
         elif number == 0:
-            raw = active = _layer(layers, weights, 0, standard)[1]
+            raw = active = layer(layers, weights, 0, standard)[1]
             number = 1
         else:
-            _, raw, active = _block(layers, weights, number // 2, raw, active)
+            _, raw, active = block(layers, weights, number // 2, raw, active)
             number += 2
     return active
-
-
-def _forward(layers: Layers, weights: Weights, standard: Tensor) -> Iterator[Tensor]:
-    """Give the activations after each convolution."""
-    raw = active = _layer(layers, weights, 0, standard)[1]
-    yield active
-    for number in range(len(layers.blocks)):
-        inner, raw, active = _block(layers, weights, number, raw, active)
-        yield from (inner, active)
-
-
-def _block(
-    layers: Layers, weights: Weights, number: int, raw: Tensor, active: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the activations between a block's convolutions, its sums, and their activations."""
-    shortcut = active if layers.blocks[number].activate_shortcut else raw
-    inner = _layer(layers, weights, 2 * number + 1, active)[1]
-    keeps_raw = number + 1 < len(layers.blocks)
-    return inner, *_layer(
-        layers, weights, 2 * number + 2, inner, shortcut=shortcut, keeps_raw=keeps_raw
-    )
-
-
-def _layer(
-    layers: Layers, weights: Weights, number: int, source: Tensor, **more: Any
-) -> tuple[Tensor, Tensor]:
-    """A convolution with all that follows it: the sum before the norm, and the activations."""
-    from upright.models.fused.forward_kernels import convolve
-
-    convolution = layers.convolutions[number]
-    return convolve(
-        source,
-        weights.kernels[number],
-        weights.scales[number],
-        weights.shifts[number],
-        after=convolution.out_channels,
-        stride=convolution.stride[0],
-        slope=SLOPE,
-        **more,
-    )
-
-
-class _Pass(torch.autograd.Function):
-    """From images to averaged features, and back."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, images: Tensor, layers: Layers, weights: Weights, dtype: torch.dtype
-    ) -> Tensor:
-        images = images.detach().float().contiguous()
-        ctx.images, ctx.layers, ctx.weights = images, layers, weights
-        ctx.standard = standard_images(layers.model, images, dtype)
-        ctx.active = list(_forward(layers, weights, ctx.standard))
-        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        standard = _backward(ctx.layers, ctx.weights, ctx.active, ctx.standard, gradient)
-        return _to_images(ctx.layers.model, ctx.images, standard), None, None, None
-
-
-def _to_images(model: ResNet, images: Tensor, gradient: Tensor) -> Tensor:
-    from upright.models.fused.backward_kernels import standardise_backward
-
-    if images[0, 0].numel() <= 4096:
-        least = model.standardise.least_deviation(images[0].numel())
-        return standardise_backward(images, gradient, least=least)
-    with torch.enable_grad():
-        source = images.detach().requires_grad_()
-        standard = model.standardise(source)
-    plain = gradient[..., : images.shape[1]].permute(0, 3, 1, 2).float()
-    return torch.autograd.grad(standard, source, plain)[0]
-
-
-def _backward(
-    layers: Layers, weights: Weights, active: list[Tensor], standard: Tensor, gradient: Tensor
-) -> Tensor:
-    """From the gradient of the averaged features to that of the standardised images."""
-    from upright.models.fused.backward_kernels import gradient_of_inputs, pooled_gradient
-
-    def layer(number: int, gradient: Tensor, **more: Any) -> Tensor:
-        return gradient_of_inputs(
-            gradient,
-            weights.kernels[number],
-            active[number - 1],
-            weights.scales[number - 1],
-            stride=layers.convolutions[number].stride[0],
-            slope=SLOPE,
-            **more,
-        )
-
-    last = pooled_gradient(
-        gradient.contiguous(), active[-1], weights.scales[-1], weights.shifts[-1], slope=SLOPE
-    )
-    for number, block in reversed(list(enumerate(layers.blocks))):
-        inner = layer(2 * number + 2, last)
-        last = layer(
-            2 * number + 1,
-            inner,
-            shortcut=last,
-            shortcut_is_active=block.activate_shortcut,
-        )
-    return gradient_of_inputs(last, weights.kernels[0], standard, slope=SLOPE)
 
 
 def _round_up(count: int) -> int:

@@ -4,10 +4,16 @@
 // With STEM the network's first convolution comes before them, after which R is A.
 // A group of threads takes IMAGES images through all blocks, and their activations never leave
 // shared memory: layer by layer they would be written and read again, nine times for the taps.
+//
+// With SIGNS there is a way back, too, from the gradient of the R that leaves to that of the R that
+// enters, or with STEM of the images. In evaluation mode a norm is affine, so it needs of each
+// activation no more than whether it is positive: the way forward keeps one bit of each, which the
+// thread of the same number reads on the way back.
 
 constexpr int PIXELS = (HEIGHT + 2) * PITCH + 1;
 constexpr int BANDS = HEIGHT / LINES;
 constexpr int THREADS = 32 * IMAGES * STRIPS * BANDS * DEPTH;
+constexpr int KERNEL = DEPTH * 9 * DEPTH * 32;  // of a convolution, in uint4
 
 // Where a warp works.
 struct Part {
@@ -17,11 +23,51 @@ struct Part {
           line(warp / (STRIPS * DEPTH) % BANDS * LINES),
           column(warp / DEPTH % STRIPS * 16),
           half(warp % DEPTH) {}
+
+    // Of a pair of channels that `convolve` gives the thread: its place in a norm's constants, its
+    // number, and its place in planes with a border and in those without.
+    __device__ unsigned channels(int side) const {
+        return 4 * (2 * half + side) + LANE % 4;
+    }
+    __device__ static int pair(int line, int side, int right) {
+        return 4 * line + 2 * side + right;
+    }
+    __device__ int bordered(int line, int side, int right) const {
+        return plane(side) * PIXELS + place_of(this->line + line, x(right));
+    }
+    __device__ int bare(int line, int side, int right) const {
+        return plane(side) * HEIGHT * WIDTH + (this->line + line) * WIDTH + x(right);
+    }
+
+private:
+    __device__ int plane(int side) const { return image * PLANES + 2 * half + side; }
+    __device__ int x(int right) const { return column + static_cast<int>(LANE / 4) + 8 * right; }
 };
 
 __device__ __forceinline__ float activate(float value, float scale, float shift) {
     const float normed = value * scale + shift;
     return fmaxf(normed, normed * SLOPE);
+}
+
+// Fill planes with zeros: those outside of an image stay.
+__device__ __forceinline__ void clear(Chunk* planes) {
+    for (int each = threadIdx.x; each < 2 * IMAGES * PLANES * PIXELS; each += THREADS)
+        planes[each] = Chunk{{0, 0, 0, 0}};
+    __syncthreads();
+}
+
+// Call `use(chunk, bordered, bare)` for the chunks of the group's images: where each is in memory,
+// and in planes with and without a border.
+template <class Use>
+__device__ __forceinline__ void each_chunk(int images, Use use) {
+    constexpr int SIZE = HEIGHT * WIDTH * PLANES;
+    const int first = blockIdx.x * IMAGES, present = min(IMAGES, images - first);
+#pragma unroll 2
+    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
+        const int plane = each / SIZE * PLANES + each % PLANES, pixel = each % SIZE / PLANES;
+        use(first * SIZE + each, plane * PIXELS + place_of(pixel / WIDTH, pixel % WIDTH),
+            plane * HEIGHT * WIDTH + pixel);
+    }
 }
 
 enum class Role { STEM_OF_NETWORK, FIRST_OF_BLOCK, SECOND_OF_BLOCK };
@@ -31,73 +77,144 @@ template <Role ROLE>
 __device__ __forceinline__ void layer(const Chunk* source, Chunk* target, Chunk* residual,
                                       const uint4* __restrict__ weights,
                                       const float2* __restrict__ scale,
-                                      const float2* __restrict__ shift, const Part& part) {
+                                      const float2* __restrict__ shift, Signs* signs,
+                                      const Part& part) {
+    Signs mine{};
     const auto finish = [&](int line, int side, int right, float low, float high) {
-        const int plane = 2 * part.half + side, pair = LANE % 4;
-        const int y = part.line + line, x = part.column + static_cast<int>(LANE / 4) + 8 * right;
-        const int at = part.image * PLANES + plane;
-        uint32_t& kept = residual[at * HEIGHT * WIDTH + y * WIDTH + x].pairs[pair];
+        uint32_t& kept = residual[part.bare(line, side, right)].pairs[LANE % 4];
         if (ROLE == Role::SECOND_OF_BLOCK) {
             add(kept, low, high);
             kept = pack(low, high);
         }
-        const float2 factor = scale[4 * plane + pair], offset = shift[4 * plane + pair];
+        const float2 factor = scale[part.channels(side)], offset = shift[part.channels(side)];
         const uint32_t active =
             pack(activate(low, factor.x, offset.x), activate(high, factor.y, offset.y));
-        target[at * PIXELS + place_of(y, x)].pairs[pair] = active;
+        target[part.bordered(line, side, right)].pairs[LANE % 4] = active;
         if (ROLE == Role::STEM_OF_NETWORK) kept = active;
+        if (SIGNS) mine.keep(part.pair(line, side, right), active);
     };
     convolve<PIXELS>(source + part.image * PLANES * PIXELS, part.line, part.column,
                      weights + part.half * 9 * DEPTH * 32, finish);
+    if (SIGNS) *signs = mine;
 }
 
 // Images, N x H x W x C: the activations and the residuals that enter, and those that leave. With
 // STEM, images enter as activations, and residuals are not read.
 // Weights of each convolution as warps hold them; scales and shifts of the norm that follows it.
+// With SIGNS, those of what enters the first block and of what each of its convolutions gives.
 extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
     stage(const Chunk* __restrict__ active, const Chunk* __restrict__ raw, Chunk* active_out,
           Chunk* raw_out, const uint4* __restrict__ weights, const float2* __restrict__ scale,
-          const float2* __restrict__ shift, int images, int blocks) {
+          const float2* __restrict__ shift, Signs* signs, int images, int blocks) {
     extern __shared__ Chunk memory[];
     Chunk* const outer = memory;
     Chunk* const inner = outer + IMAGES * PLANES * PIXELS;
     Chunk* const residual = inner + IMAGES * PLANES * PIXELS;
-    constexpr int SIZE = HEIGHT * WIDTH * PLANES;
-    const int first = blockIdx.x * IMAGES, present = min(IMAGES, images - first);
 
-    for (int each = threadIdx.x; each < 2 * IMAGES * PLANES * PIXELS; each += THREADS)
-        memory[each] = Chunk{{0, 0, 0, 0}};
-    __syncthreads();
+    clear(memory);
     Chunk* const entry = STEM ? inner : outer;
-    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
-        const int image = each / SIZE, pixel = each % SIZE / PLANES, plane = each % PLANES;
-        const int at = image * PLANES + plane;
-        entry[at * PIXELS + place_of(pixel / WIDTH, pixel % WIDTH)] = active[first * SIZE + each];
-        if (!STEM) residual[at * HEIGHT * WIDTH + pixel] = raw[first * SIZE + each];
-    }
+    each_chunk(images, [&](int chunk, int bordered, int bare) {
+        entry[bordered] = active[chunk];
+        if (!STEM) residual[bare] = raw[chunk];
+    });
     __syncthreads();
 
     const Part part(WARP);
+    signs += blockIdx.x * THREADS + threadIdx.x;
+    const int all_signs = (images + IMAGES - 1) / IMAGES * THREADS;
     const auto next = [&] {
         __syncthreads();
-        weights += DEPTH * 9 * DEPTH * 32, scale += CHANNELS / 2, shift += CHANNELS / 2;
+        weights += KERNEL, scale += CHANNELS / 2, shift += CHANNELS / 2, signs += all_signs;
     };
     if (STEM) {
-        layer<Role::STEM_OF_NETWORK>(inner, outer, residual, weights, scale, shift, part);
+        layer<Role::STEM_OF_NETWORK>(inner, outer, residual, weights, scale, shift, signs, part);
         next();
+    } else if (SIGNS) {
+        Signs mine{};
+#pragma unroll
+        for (int pair = 0; pair < 4 * LINES; ++pair) {
+            const int line = pair / 4, side = pair / 2 % 2, right = pair % 2;
+            mine.keep(pair, outer[part.bordered(line, side, right)].pairs[LANE % 4]);
+        }
+        *signs = mine;
+        signs += all_signs;
     }
     for (int block = 0; block < blocks; ++block) {
-        layer<Role::FIRST_OF_BLOCK>(outer, inner, residual, weights, scale, shift, part);
+        layer<Role::FIRST_OF_BLOCK>(outer, inner, residual, weights, scale, shift, signs, part);
         next();
-        layer<Role::SECOND_OF_BLOCK>(inner, outer, residual, weights, scale, shift, part);
+        layer<Role::SECOND_OF_BLOCK>(inner, outer, residual, weights, scale, shift, signs, part);
         next();
     }
 
-    for (int each = threadIdx.x; each < present * SIZE; each += THREADS) {
-        const int image = each / SIZE, pixel = each % SIZE / PLANES, plane = each % PLANES;
-        const int at = image * PLANES + plane;
-        active_out[first * SIZE + each] =
-            outer[at * PIXELS + place_of(pixel / WIDTH, pixel % WIDTH)];
-        raw_out[first * SIZE + each] = residual[at * HEIGHT * WIDTH + pixel];
-    }
+    each_chunk(images, [&](int chunk, int bordered, int bare) {
+        active_out[chunk] = outer[bordered];
+        raw_out[chunk] = residual[bare];
+    });
 }
+
+#if SIGNS
+// The gradient of what a convolution read, taken on through the activation and the norm before it.
+// That of a block's first is added to the gradient of R, in place: that of its second is elsewhere.
+template <Role ROLE>
+__device__ __forceinline__ void layer_back(const Chunk* source, Chunk* target,
+                                           const uint4* __restrict__ weights,
+                                           const float2* __restrict__ scale,
+                                           const Signs* __restrict__ signs, bool active_shortcut,
+                                           const Part& part) {
+    const Signs mine = ROLE == Role::STEM_OF_NETWORK ? Signs{} : *signs;
+    const auto finish = [&](int line, int side, int right, float low, float high) {
+        uint32_t& place = target[part.bordered(line, side, right)].pairs[LANE % 4];
+        if (ROLE != Role::STEM_OF_NETWORK) {
+            const float2 factor = scale[part.channels(side)];
+            if (ROLE == Role::FIRST_OF_BLOCK && active_shortcut) add(place, low, high);
+            mine.go_back(part.pair(line, side, right), low, high);
+            low *= factor.x, high *= factor.y;
+            if (ROLE == Role::FIRST_OF_BLOCK && !active_shortcut) add(place, low, high);
+        }
+        place = pack(low, high);
+    };
+    convolve<PIXELS>(source + part.image * PLANES * PIXELS, part.line, part.column,
+                     weights + part.half * 9 * DEPTH * 32, finish);
+}
+
+// The gradient of the R that leaves, and that of the R that enters, or with STEM of the images.
+// Weights of each convolution as for the way forward, but transposed; scales of the norm before each
+// convolution of a block; signs by the way forward. The shortcut of the first block may begin after
+// the activation.
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS)
+    stage_back(const Chunk* __restrict__ gradient, Chunk* gradient_out,
+               const uint4* __restrict__ weights, const float2* __restrict__ scale,
+               const Signs* __restrict__ signs, int active_shortcut, int images, int blocks) {
+    extern __shared__ Chunk memory[];
+    Chunk* const outer = memory;
+    Chunk* const inner = outer + IMAGES * PLANES * PIXELS;
+
+    clear(memory);
+    each_chunk(images, [&](int chunk, int bordered, int) { outer[bordered] = gradient[chunk]; });
+    __syncthreads();
+
+    const Part part(WARP);
+    const int groups = (images + IMAGES - 1) / IMAGES;
+    const auto signs_of = [&](int number) {
+        return signs + (number * groups + blockIdx.x) * THREADS + threadIdx.x;
+    };
+    for (int number = 2 * blocks - 1; number > 0; number -= 2) {
+        const uint4* kernels = weights + (number + STEM) * KERNEL;
+        layer_back<Role::SECOND_OF_BLOCK>(outer, inner, kernels, scale + number * (CHANNELS / 2),
+                                          signs_of(number), false, part);
+        __syncthreads();
+        layer_back<Role::FIRST_OF_BLOCK>(inner, outer, kernels - KERNEL,
+                                         scale + (number - 1) * (CHANNELS / 2),
+                                         signs_of(number - 1),
+                                         number == 1 && active_shortcut, part);
+        __syncthreads();
+    }
+    if (STEM) {
+        layer_back<Role::STEM_OF_NETWORK>(outer, inner, weights, scale, signs, false, part);
+        __syncthreads();
+    }
+
+    const Chunk* const last = STEM ? inner : outer;
+    each_chunk(images, [&](int chunk, int bordered, int) { gradient_out[chunk] = last[bordered]; });
+}
+#endif

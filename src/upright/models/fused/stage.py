@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.fused.warps import Activations, arrange
+from upright.models.fused.warps import Activations
+from upright.models.fused.weights import Weights
 
 __all__ = ["Shape", "run_blocks", "stage_kernel"]
 
@@ -29,6 +30,8 @@ class Shape(Activations):
     """The name of the kernel, and of its file."""
     stem: bool = False
     """Whether the network's first convolution comes first."""
+    signs: bool = False
+    """Whether there is a way back, and what it needs is kept."""
 
     @property
     def images(self) -> int:
@@ -55,7 +58,17 @@ class Shape(Activations):
         # As many as have room at once: 128 registers a thread, and a kibibyte beside their own.
         room = (_MOST_SHARED_BYTES + 1024) // (self.shared_bytes + 1024)
         groups = max(1, min(512 // self.threads, room))
-        return self.options_with(IMAGES=self.images, GROUPS=groups, STEM=int(self.stem))
+        return self.options_with(
+            IMAGES=self.images, GROUPS=groups, STEM=int(self.stem), SIGNS=int(self.signs)
+        )
+
+    def groups_for(self, images: int) -> int:
+        """How many groups of threads so many images take."""
+        return -(-images // self.images)
+
+    def blocks_of(self, convolutions: range) -> int:
+        """How many blocks these convolutions make, beside the network's first."""
+        return (len(convolutions) - self.stem) // 2
 
     @property
     def _warps(self) -> int:
@@ -84,7 +97,8 @@ def run_blocks(
     shape: Shape,
     active: Tensor,
     raw: Tensor,
-    weights: tuple[Tensor, Tensor, Tensor],
+    weights: Weights,
+    convolutions: range,
 ) -> tuple[Tensor, Tensor]:
     """Take activations through residual blocks.
 
@@ -93,26 +107,26 @@ def run_blocks(
         shape: of the activations.
         active: what enters the first convolution, N x H x W x C, contiguous.
         raw: what is added to the second of a block, like ``active``; not read with a stem.
-        weights: of all convolutions: kernels, each C x 3 x 3 x C, one after another; factors and
-            offsets of the norm that follows each, float32.
+        weights: of the network, of the same dtype.
+        convolutions: of the blocks.
 
     Returns:
         The sums that leave the last block, and the activations, normed by the norm after it.
     """
-    kernels, scale, shift = weights
+    _, scale, shift = weights.of(convolutions)
     raw_out, active_out = torch.empty_like(raw), torch.empty_like(active)
-    count, blocks = len(active), (scale.numel() // shape.channels - shape.stem) // 2
     with torch.cuda.device_of(active):
         kernel.launch(
-            -(-count // shape.images),
+            shape.groups_for(len(active)),
             active,
             raw,
             active_out,
             raw_out,
-            arrange(kernels, shape.channels),
+            weights.arranged(convolutions),
             scale,
             shift,
-            count,
-            blocks,
+            None,
+            len(active),
+            shape.blocks_of(convolutions),
         )
     return raw_out, active_out

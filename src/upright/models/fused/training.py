@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.models.fused.evaluation import standard_images
+from upright.models.fused.layered import standard_images
 from upright.models.fused.warps import arrange
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE, ResNet

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.models.fused.warps import arrange
 from upright.models.resnet import Block, ResNet
 
 __all__ = ["PADDED", "Layers", "Weights"]
@@ -48,6 +49,11 @@ class Weights:
         norms = slice(sum(self.widths[:first]), sum(self.widths[:last]))
         return self.all_kernels[kernels], self.all_scales[norms], self.all_shifts[norms]
 
+    def arranged(self, convolutions: range, *, transposed: bool = False) -> Tensor:
+        """Kernels of convolutions of one shape as ``arrange`` lays them out."""
+        kernels, channels = self.of(convolutions)[0], self.widths[convolutions.start]
+        return arrange(kernels, channels, transposed=transposed)
+
 
 class Layers:
     """The layers of a ResNet in the order of its forward pass."""
@@ -75,6 +81,14 @@ class Layers:
         starts = [n for n, same in enumerate(even) if same and not (n and even[n - 1])]
         ends = [n + 1 for n, same in enumerate(even) if same and even[n + 1 : n + 2] != [True]]
         return [range(*ends_of_run) for ends_of_run in zip(starts, ends, strict=True)]
+
+    @cached_property
+    def runs(self) -> dict[int, range]:
+        """Convolutions of stages, by the first; with the network's first, where its shape fits."""
+        runs = {n.start * 2 + 1: range(n.start * 2 + 1, n.stop * 2 + 1) for n in self.stages}
+        if 1 in runs and self.widths[0] == PADDED:
+            runs[0] = range(runs[1].stop)
+        return runs
 
     def kernels(self, dtype: torch.dtype) -> Tensor:
         """All kernels in half precision, as the network has them now."""
