@@ -19,7 +19,7 @@ from upright.models.fused.stage import Shape, run_blocks
 from upright.models.resnet import ResNet
 from upright.space import PAPER
 from upright.train import PLAIN, Recipe, Speed, train, train_together
-from upright.train.learner import Learner, SlowPath
+from upright.train.learner import Learner, SlowPath, seeding_on
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -184,6 +184,16 @@ def test_gradient_of_poses_on_the_gpu_is_that_on_the_cpu() -> None:
         total = (warp(images.to(device), Pose.unstack(leaf)) * ways.to(device)).sum()
         found.append(torch.autograd.grad(total, leaf)[0].cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
+
+
+def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
+    with torch.random.fork_rng():
+        seed_network = seeding_on(CUDA)
+        seed_network(7)
+        found = torch.rand(9), torch.rand(9, device=CUDA)
+        torch.manual_seed(7)
+        assert torch.rand(9).equal(found[0])
+        assert torch.rand(9, device=CUDA).equal(found[1])
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ __all__ = ["Batches", "augment"]
 
 
 class Batches:
-    """Shuffles the data anew for each epoch; what is left over at an epoch's end is skipped."""
+    """Shuffles the data anew for each epoch; what is left over at an epoch's end is skipped.
 
-    def __init__(self, images: int, recipe: Recipe) -> None:
+    The order of an epoch lies on the device: a copy from the host in every step costs more.
+    """
+
+    def __init__(self, images: int, recipe: Recipe, device: torch.device | str = "cpu") -> None:
         if images < recipe.batch:
             raise ValueError(f"{images} images do not fill a batch of {recipe.batch}")
-        self._images, self._recipe = images, recipe
+        self._images, self._recipe, self._device = images, recipe, device
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def rows(self, step: int) -> Tensor:
@@ -33,7 +36,8 @@ class Batches:
         epoch, place = divmod(step, self._images // size)
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(seed_for(self._recipe.seed, "epoch", epoch))
-            self._order = torch.randperm(self._images, generator=generator)
+            order = torch.randperm(self._images, generator=generator)
+            self._order = order.to(self._device, non_blocking=True)
             self._epoch = epoch
         return self._order[place * size : (place + 1) * size]
 
