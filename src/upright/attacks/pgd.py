@@ -91,7 +91,7 @@ class SpatialPGD(Attack):
         moves = zip(
             position.detach().unbind(-1), gradient.sign().unbind(-1), self.step_size, strict=True
         )
-        return Pose(*(part + size * sign for part, sign, size in moves))
+        return Pose(*(part.add(sign, alpha=size) for part, sign, size in moves))
 
 
 @attack_name("s-pgd", r"s-?pgd")
