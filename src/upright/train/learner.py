@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
@@ -101,6 +102,7 @@ class Learner:
         self._seed_network = seeding_on(device)
         space = part_of_space(recipe.space, self._part)
         self._loss = make_loss(recipe.objective, space, generator=self._generator)
+        self._weights_held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         forward, search = self._make_passes()
         # A search synchronises nothing: it has no gradients of weights.
         self._forward, self._search_model = synchronised(forward, ranks), search or forward
@@ -117,7 +119,9 @@ class Learner:
         """Give the network as training calls it, and a stand-in for searches where it has one."""
         if self.speed.kernels and self.recipe.precision == "bfloat16" and can_fuse(self.model):
             model = cast(ResNet, self.model)
-            return FusedTraining(model), FusedResNet(model)
+            fused = FusedTraining(model)
+            self._weights_held = fused.layers.held
+            return fused, FusedResNet(model, layers=fused.layers)
         forward = InPrecision(self.model, self.recipe.precision)
         if self.speed.compile:
             _allow_many_shapes()
@@ -169,9 +173,10 @@ class Learner:
         """Search, forward, backward and update, with nothing that waits for the device."""
         images = self._images[self._rows].float() / 255
         images = augment(images, self.recipe, self._generator, self._part)
-        terms = self._loss(
-            self._forward, images, self._labels[self._rows], search_model=self._search_model
-        )
+        with self._weights_held():
+            terms = self._loss(
+                self._forward, images, self._labels[self._rows], search_model=self._search_model
+            )
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward(self._weight.to(terms.total))
         self.optimizer.step()

@@ -86,9 +86,11 @@ class FusedResNet:
     those of an image that is answered with confidence would be zero.
     """
 
-    def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, model: ResNet, dtype: torch.dtype = torch.bfloat16, *, layers: Layers | None = None
+    ) -> None:
         self.model, self.dtype = model, dtype
-        self._layers = Layers(model)
+        self._layers = layers or Layers(model)
         self._climbing = torch.bfloat16 if dtype == torch.float16 else dtype
         self._frozen: dict[torch.dtype, Weights] = {}
         self._graphs: dict[torch.Size, _Graph] = {}

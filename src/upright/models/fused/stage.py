@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.fused.warps import Activations, arrange
+from upright.models.fused.warps import Activations
 
 __all__ = ["Shape", "run_blocks", "stage_kernel"]
 
@@ -93,7 +93,7 @@ def run_blocks(
         shape: of the activations.
         active: what enters the first convolution, N x H x W x C, contiguous.
         raw: what is added to the second of a block, like ``active``; not read with a stem.
-        weights: of all convolutions: kernels, each C x 3 x 3 x C, one after another; factors and
+        weights: of all convolutions: kernels, by ``arrange``, one after another; factors and
             offsets of the norm that follows each, float32.
 
     Returns:
@@ -109,7 +109,7 @@ def run_blocks(
             raw,
             active_out,
             raw_out,
-            arrange(kernels, shape.channels),
+            kernels,
             scale,
             shift,
             count,

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused.evaluation import standard_images
-from upright.models.fused.warps import arrange
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
@@ -26,17 +25,17 @@ class FusedTraining:
     """Runs a ResNet in training mode, in half precision: images to logits in float32.
 
     It updates the running statistics of the norms as the network does, and gives gradients to its
-    parameters; the images get none.
+    parameters; the images get none. Who runs it in evaluation mode too can share its ``layers``.
     """
 
     def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
         self.model, self.dtype = model, dtype
-        self._layers = Layers(model)
+        self.layers = Layers(model)
         device = model.linear.weight.device
         self._aside = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, images: Tensor) -> Tensor:
-        layers = self._layers
+        layers = self.layers
         pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
             images,
             layers,
@@ -95,11 +94,9 @@ class _WholeLayers:
             shape = LayerShape(channels, height, width, standard.dtype, layers.norms[0].eps)
             kernels = layer_kernels(shape, standard.device)
             if kernels is not None:
-                some, _, _ = weights.of(numbers)
                 self.kernels |= dict.fromkeys(numbers, kernels)
-                self.weights |= zip(numbers, arrange(some, channels), strict=True)
-                back = arrange(some, channels, transposed=True)
-                self.transposed |= zip(numbers, back, strict=True)
+                self.weights |= {number: weights.arranged[number] for number in numbers}
+                self.transposed |= {number: weights.transposed[number] for number in numbers}
 
 
 def _forward(
@@ -154,13 +151,15 @@ def _forward(
 def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
     """Update the running statistics."""
     pixels = tuple(seen.numel() // seen.shape[3] for seen in raw)
-    counts = layers.counts(sums.device, pixels)
-    mean = sums[0] / counts
-    variance = (sums[1] / counts - mean * mean).clamp_min(0) * (counts / (counts - 1))
+    counts, unbiased = layers.counts(sums.device, pixels)
+    mean, square = sums / counts
+    variance = square.addcmul(mean, mean, value=-1).clamp_min_(0).mul_(unbiased)
     share = cast(float, layers.norms[0].momentum)
-    for name, found in (("running_mean", mean), ("running_var", variance)):
-        kept = [getattr(norm, name) for norm in layers.norms]
-        torch._foreach_lerp_(kept, list(found.split(layers.widths)), share)
+    kept = [
+        getattr(norm, name) for name in ("running_mean", "running_var") for norm in layers.norms
+    ]
+    found = [*mean.split(layers.widths), *variance.split(layers.widths)]
+    torch._foreach_lerp_(kept, found, share)
 
 
 class _Backward:
