@@ -25,7 +25,7 @@ from upright.models import (
 from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
-from upright.train.batches import Batches, augment
+from upright.train.batches import Batches, augmented_rows
 from upright.train.global_norm import with_global_norms
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
@@ -96,7 +96,7 @@ class Learner:
         self.model.train()
         self.optimizer = make_optimizer(self.model, recipe, device)
         self._batches = Batches(len(data), recipe, device)
-        self._images, self._labels = data.images.to(device), data.labels.to(device)
+        self._data = LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
         self._seed_network = seeding_on(device)
@@ -171,12 +171,11 @@ class Learner:
 
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
-        images = self._images[self._rows].float() / 255
-        images = augment(images, self.recipe, self._generator, self._part)
+        images, labels = augmented_rows(
+            self._data, self._rows, self.recipe, self._generator, self._part
+        )
         with self._weights_held():
-            terms = self._loss(
-                self._forward, images, self._labels[self._rows], search_model=self._search_model
-            )
+            terms = self._loss(self._forward, images, labels, search_model=self._search_model)
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward(self._weight.to(terms.total))
         self.optimizer.step()

@@ -128,17 +128,17 @@ class FusedResNet:
     def _with_gradient(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             weights = self._weights(self._climbing)
-            linear = self.model.linear.weight.detach(), self.model.linear.bias.detach()
-        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
+        logits: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
             images, self._layers, weights, self._climbing
         )
-        return F.linear(pooled, *linear)
+        return logits
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         standard = standard_images(self.model, images, self.dtype)
         features = _features(self._layers, weights, standard)
-        pooled = features.mean((1, 2), dtype=torch.float32)
-        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+        return averaged_logits(features, self.model.linear.weight, self.model.linear.bias)[1]
 
     def _record(self, images: Tensor, weights: Weights) -> _Graph:
         """Record a pass: launching its kernels one by one would take as long as they run."""
@@ -228,21 +228,31 @@ def _layer(
 
 
 class _Pass(torch.autograd.Function):
-    """From images to averaged features, and back."""
+    """From images to logits, and back."""
 
     @staticmethod
     def forward(
         ctx: Any, images: Tensor, layers: Layers, weights: Weights, dtype: torch.dtype
     ) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         images = images.detach().float().contiguous()
         ctx.images, ctx.layers, ctx.weights = images, layers, weights
         ctx.standard = standard_images(layers.model, images, dtype)
         ctx.active = list(_forward(layers, weights, ctx.standard))
-        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
+        linear = layers.model.linear
+        ctx.averages, logits = averaged_logits(ctx.active[-1], linear.weight, linear.bias)
+        return logits
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        standard = _backward(ctx.layers, ctx.weights, ctx.active, ctx.standard, gradient)
+        from upright.models.fused.head_kernels import gradient_of_averages
+
+        weight = ctx.layers.model.linear.weight.detach()
+        pooled, _, _ = gradient_of_averages(
+            gradient.contiguous(), ctx.averages, weight, with_weights=False
+        )
+        standard = _backward(ctx.layers, ctx.weights, ctx.active, ctx.standard, pooled)
         return _to_images(ctx.layers.model, ctx.images, standard), None, None, None
 
 
@@ -277,7 +287,7 @@ def _backward(
         )
 
     last = pooled_gradient(
-        gradient.contiguous(), active[-1], weights.scales[-1], weights.shifts[-1], slope=SLOPE
+        gradient, active[-1], weights.scales[-1], weights.shifts[-1], slope=SLOPE
     )
     for number, block in reversed(list(enumerate(layers.blocks))):
         inner = layer(2 * number + 2, last)

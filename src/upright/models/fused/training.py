@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused.evaluation import standard_images
@@ -36,20 +35,22 @@ class FusedTraining:
 
     def __call__(self, images: Tensor) -> Tensor:
         layers = self.layers
-        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
+        logits: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
             images,
             layers,
             self.dtype,
             self._aside,
+            self.model.linear.weight,
+            self.model.linear.bias,
             *(conv.weight for conv in layers.convolutions),
             *(norm.weight for norm in layers.norms),
             *(norm.bias for norm in layers.norms),
         )
-        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+        return logits
 
 
 class _Pass(torch.autograd.Function):
-    """From images to averaged features, and back to the parameters."""
+    """From images to logits, and back to the parameters."""
 
     @staticmethod
     def forward(
@@ -58,23 +59,33 @@ class _Pass(torch.autograd.Function):
         layers: Layers,
         dtype: torch.dtype,
         aside: torch.cuda.Stream | None,
+        weight: Tensor,
+        bias: Tensor,
         *_: Tensor,
     ) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
         ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
         standard = standard_images(layers.model, images, dtype)
         ctx.whole = _WholeLayers(layers, ctx.weights, standard)
         ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.whole, standard, ctx.sums)
         _track(layers, ctx.raw, ctx.sums)
-        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
+        ctx.linear = weight.detach()
+        ctx.averages, logits = averaged_logits(ctx.active[-1], weight, bias)
+        return logits
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
+        from upright.models.fused.head_kernels import gradient_of_averages
+
         layers: Layers = ctx.layers
+        pooled, *linear = gradient_of_averages(gradient.contiguous(), ctx.averages, ctx.linear)
         back = _Backward(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
-        back.run(gradient.contiguous())
+        back.run(pooled)
         shift, scale = (row.split(layers.widths) for row in back.norms)
-        return None, None, None, None, *_as_parameters(layers, back.kernels), *scale, *shift
+        kernels = _as_parameters(layers, back.kernels)
+        return None, None, None, None, *linear, *kernels, *scale, *shift
 
 
 class _WholeLayers:
