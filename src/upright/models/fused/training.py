@@ -161,10 +161,10 @@ def _forward(
 
 def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
     """Update the running statistics."""
+    from upright.models.fused.forward_kernels import moments
+
     pixels = tuple(seen.numel() // seen.shape[3] for seen in raw)
-    counts, unbiased = layers.counts(sums.device, pixels)
-    mean, square = sums / counts
-    variance = square.addcmul(mean, mean, value=-1).clamp_min_(0).mul_(unbiased)
+    mean, variance = moments(sums, layers.counts(sums.device, pixels))
     share = cast(float, layers.norms[0].momentum)
     kept = [
         getattr(norm, name) for name in ("running_mean", "running_var") for norm in layers.norms

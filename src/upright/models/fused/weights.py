@@ -88,7 +88,7 @@ class Layers:
         inner = (norm for block in self.blocks for norm in (block.norm1, block.norm2))
         self.norms: list[nn.BatchNorm2d] = [*inner, model.norm]
         self.widths = [norm.num_features for norm in self.norms]
-        self._counts: dict[tuple[torch.device, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
+        self._counts: dict[tuple[torch.device, tuple[int, ...]], Tensor] = {}
         self._places: dict[torch.device, tuple[Tensor, Tensor]] = {}
         self._held: dict[Any, Any] | None = None
 
@@ -115,13 +115,12 @@ class Layers:
         ends = [n + 1 for n, same in enumerate(even) if same and even[n + 1 : n + 2] != [True]]
         return [range(*ends_of_run) for ends_of_run in zip(starts, ends, strict=True)]
 
-    def counts(self, device: torch.device, pixels: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """For each channel of each norm, over how many pixels of the batch it goes; and the factor
-        that makes its variance that of all images there might be."""
+    def counts(self, device: torch.device, pixels: tuple[int, ...]) -> Tensor:
+        """For each channel of each norm, over how many pixels of the batch it goes."""
         if (device, pixels) not in self._counts:
             each = torch.tensor(pixels, dtype=torch.float32)
             counts = each.repeat_interleave(torch.tensor(self.widths)).to(device)
-            self._counts[device, pixels] = counts, counts / (counts - 1)
+            self._counts[device, pixels] = counts
         return self._counts[device, pixels]
 
     @contextlib.contextmanager
