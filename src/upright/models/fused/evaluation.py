@@ -176,7 +176,7 @@ def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
         kernel = stage_kernel(shape, active.device) if number in stages else None
         if kernel is not None:
             some = range(number, stages[number])
-            raw, active = run_blocks(kernel, shape, active, raw, weights.of(some))
+            raw, active = run_blocks(kernel, shape, active, raw, weights, some)
             number = some.stop
         elif number == 0:
             raw = active = _layer(layers, weights, 0, standard)[1]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
 from upright.models.fused.warps import Activations
+from upright.models.fused.weights import Weights
 
 __all__ = ["Shape", "run_blocks", "stage_kernel"]
 
@@ -84,7 +85,8 @@ def run_blocks(
     shape: Shape,
     active: Tensor,
     raw: Tensor,
-    weights: tuple[Tensor, Tensor, Tensor],
+    weights: Weights,
+    convolutions: range,
 ) -> tuple[Tensor, Tensor]:
     """Take activations through residual blocks.
 
@@ -93,13 +95,13 @@ def run_blocks(
         shape: of the activations.
         active: what enters the first convolution, N x H x W x C, contiguous.
         raw: what is added to the second of a block, like ``active``; not read with a stem.
-        weights: of all convolutions: kernels, by ``arrange``, one after another; factors and
-            offsets of the norm that follows each, float32.
+        weights: of the network, of the same dtype.
+        convolutions: of the blocks.
 
     Returns:
         The sums that leave the last block, and the activations, normed by the norm after it.
     """
-    kernels, scale, shift = weights
+    _, scale, shift = weights.of(convolutions)
     raw_out, active_out = torch.empty_like(raw), torch.empty_like(active)
     count, blocks = len(active), (scale.numel() // shape.channels - shape.stem) // 2
     with torch.cuda.device_of(active):
@@ -109,7 +111,7 @@ def run_blocks(
             raw,
             active_out,
             raw_out,
-            kernels,
+            weights.arranged(convolutions),
             scale,
             shift,
             count,

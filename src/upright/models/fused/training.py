@@ -106,8 +106,9 @@ class _WholeLayers:
             kernels = layer_kernels(shape, standard.device)
             if kernels is not None:
                 self.kernels |= dict.fromkeys(numbers, kernels)
-                self.weights |= {number: weights.arranged[number] for number in numbers}
-                self.transposed |= {number: weights.transposed[number] for number in numbers}
+                self.weights |= zip(numbers, weights.arranged(numbers), strict=True)
+                back = weights.arranged(numbers, transposed=True)
+                self.transposed |= zip(numbers, back, strict=True)
 
 
 def _forward(

@@ -31,7 +31,7 @@ class Weights:
     all_kernels: Tensor
     """after x 3 x 3 x before each, in half precision."""
     all_arranged: Tensor
-    """Those of ``square`` again, by ``arrange``; and once more, transposed."""
+    """Those of ``square`` again, by ``arrange``: a row as they are, and one transposed."""
     all_scales: Tensor
     all_shifts: Tensor
     kernel_sizes: list[int]
@@ -44,16 +44,6 @@ class Weights:
         return list(self.all_kernels.split(self.kernel_sizes))
 
     @cached_property
-    def arranged(self) -> dict[int, Tensor]:
-        """By ``arrange``."""
-        return dict(zip(self.square, self._arranged[: len(self.square)], strict=True))
-
-    @cached_property
-    def transposed(self) -> dict[int, Tensor]:
-        """By ``arrange``, transposed."""
-        return dict(zip(self.square, self._arranged[len(self.square) :], strict=True))
-
-    @cached_property
     def scales(self) -> list[Tensor]:
         return list(self.all_scales.split(self.widths))
 
@@ -62,17 +52,19 @@ class Weights:
         return list(self.all_shifts.split(self.widths))
 
     def of(self, convolutions: range) -> tuple[Tensor, Tensor, Tensor]:
-        """Arranged kernels, scales and shifts of some convolutions in a row."""
+        """Kernels, scales and shifts of some convolutions in a row."""
         first, last = convolutions.start, convolutions.stop
-        before = sum(self.kernel_sizes[number] for number in self.square if number < first)
-        kernels = self.all_arranged[before : before + sum(self.kernel_sizes[first:last])]
+        kernels = slice(sum(self.kernel_sizes[:first]), sum(self.kernel_sizes[:last]))
         norms = slice(sum(self.widths[:first]), sum(self.widths[:last]))
-        return kernels, self.all_scales[norms], self.all_shifts[norms]
+        return self.all_kernels[kernels], self.all_scales[norms], self.all_shifts[norms]
 
-    @cached_property
-    def _arranged(self) -> list[Tensor]:
-        sizes = [self.kernel_sizes[number] for number in self.square]
-        return list(self.all_arranged.split([*sizes, *sizes]))
+    def arranged(self, convolutions: range, *, transposed: bool = False) -> Tensor:
+        """Kernels of some convolutions in a row, all of them ``square`` and of one shape, as
+        ``arrange`` lays them out: one row for each."""
+        before = (number for number in self.square if number < convolutions.start)
+        start = sum(self.kernel_sizes[number] for number in before)
+        stop = start + sum(self.kernel_sizes[number] for number in convolutions)
+        return self.all_arranged[int(transposed), start:stop].view(len(convolutions), -1)
 
 
 class Layers:
@@ -191,7 +183,15 @@ class Layers:
 
     def _weights(self, kernels: Tensor, scale: Tensor, shift: Tensor) -> Weights:
         plain, arranged = kernels.tensor_split((sum(self.kernel_sizes),))
-        return Weights(plain, arranged, scale, shift, self.kernel_sizes, self.widths, self.square)
+        return Weights(
+            plain,
+            arranged.view(2, -1),
+            scale,
+            shift,
+            self.kernel_sizes,
+            self.widths,
+            self.square,
+        )
 
 
 def _padded_places(convolution: nn.Conv2d, start: int, zero: int) -> Tensor:
