@@ -52,7 +52,7 @@ def take_rows(
         Images, float32 in [0, 1], and labels.
     """
     shape = images.shape[1:]
-    images_out = torch.empty((len(rows), *shape), device=images.device)
+    images_out = images.new_empty((len(rows), *shape), dtype=torch.float32)
     labels_out = labels.new_empty(len(rows))
     block = 1024
     with torch.cuda.device_of(images):

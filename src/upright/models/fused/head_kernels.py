@@ -96,8 +96,8 @@ def averaged_logits(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Ten
         The averages, N x C, and the logits, both float32.
     """
     count, height, width, channels = features.shape
-    averages = torch.empty((count, channels), device=features.device)
-    logits = torch.empty((count, len(weight)), device=features.device)
+    averages = weight.new_empty((count, channels))
+    logits = weight.new_empty((count, len(weight)))
     with torch.cuda.device_of(features):
         _averaged_logits[(count,)](
             features,

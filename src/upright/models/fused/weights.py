@@ -117,10 +117,10 @@ class Layers:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Gather weights once, however often they are asked for; nothing may change them within.
+        """Within, gather weights once, however often they are asked for.
 
-        That is a step's search and its training pass up to the running statistics, of which it
-        reads none.
+        Nothing may change them meanwhile, as in a step before its update. Its training pass changes
+        running statistics, but only a search reads those, and comes first.
         """
         self._held = {}
         try:
