@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused import (
@@ -30,7 +29,7 @@ from upright.models.fused import (
     layer,
     stage,
 )
-from upright.models.fused.ascent import averaged_features
+from upright.models.fused.ascent import logits_and_back
 from upright.models.fused.both_ways import BothWays
 from upright.models.fused.layer import LayerKernels, LayerShape
 from upright.models.fused.nvrtc import as_argument
@@ -99,7 +98,7 @@ def ascents(model: ResNet, images: Tensor, ways: Tensor) -> dict[str, float]:
     with torch.no_grad():
         weights = layers.for_evaluation(torch.float16)
     exact = model(images)
-    logits = F.linear(averaged_features(images, layers, weights), *model.linear.parameters())
+    logits = logits_and_back(images, layers, weights)
     slope, found = (torch.autograd.grad((one * ways).sum(), images)[0] for one in (exact, logits))
     return {
         "logits of ascents": relative(logits.detach(), exact.detach()),

@@ -19,6 +19,7 @@ from upright import Pose, TransformSpace, warp
 from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
+from upright.train.batch_kernels import take_rows
 from upright.warp_kernels import warp_black_bilinear
 
 
@@ -111,6 +112,21 @@ def training(images: Tensor, ways: Tensor) -> dict[str, float]:
     }
 
 
+def rows(images: Tensor, _ways: Tensor) -> dict[str, float]:
+    """Taken rows: images, mirrored where a draw is below a half, and labels."""
+    data, labels = (255 * images).byte().repeat(3, 1, 1, 1), torch.arange(6) + 10
+    chosen, draws = torch.tensor([5, 0, 3, 3]), torch.tensor([0.7, 0.0, 0.5, 0.4999])
+    exact = data[chosen] / 255
+    found = {}
+    for name, flips in (("rows", None), ("mirrored rows", draws)):
+        if flips is not None:
+            exact[flips < 0.5] = exact[flips < 0.5].flip(-1)
+        taken, of_rows = take_rows(data, labels, chosen, flips)
+        found |= {name: relative(taken, exact)}
+        found |= {f"labels of {name}": float((of_rows != labels[chosen]).sum())}
+    return found
+
+
 if __name__ == "__main__":
     backward_kernels.tile_for = few_programs
     torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
@@ -118,5 +134,5 @@ if __name__ == "__main__":
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 3, height, width, generator=generator)
     ways = torch.randn(2, 10, generator=generator)
-    modes = (evaluation, training, rounding, warps)
+    modes = (evaluation, training, rounding, warps, rows)
     print(json.dumps({mode.__name__: mode(images, ways) for mode in modes}))

@@ -19,8 +19,9 @@ from upright.models.fused.nvrtc import CudaKernel
 from upright.models.fused.stage import Shape, run_blocks
 from upright.models.resnet import ResNet
 from upright.space import PAPER
-from upright.train import PLAIN, Recipe, Speed, train, train_together
-from upright.train.learner import Learner, SlowPath
+from upright.train import PLAIN, Recipe, Speed, batches, train, train_together
+from upright.train.batches import augmented_rows
+from upright.train.learner import Learner, SlowPath, seeding_on
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -219,6 +220,36 @@ def test_gradient_of_poses_on_the_gpu_is_that_on_the_cpu() -> None:
         total = (warp(images.to(device), Pose.unstack(leaf)) * ways.to(device)).sum()
         found.append(torch.autograd.grad(total, leaf)[0].cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("objective", ["std", "std*"])
+@pytest.mark.parametrize("flips", [True, False])
+def test_rows_taken_by_a_kernel_are_those_taken_by_tensor_operations(
+    objective: str, flips: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, data = Recipe(objective=objective, flips=flips), digits()
+    data = LabelledImages(data.images.to(CUDA), data.labels.to(CUDA), data.classes)
+    rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:64].to(CUDA)
+
+    def taken() -> tuple[torch.Tensor, torch.Tensor]:
+        return augmented_rows(data, rows, recipe, torch.Generator(CUDA).manual_seed(3))
+
+    assert batches._has_kernel(data)
+    images, labels = taken()
+    monkeypatch.setattr(batches, "_has_kernel", lambda _: False)
+    expected = taken()
+    torch.testing.assert_close(images, expected[0], rtol=1e-6, atol=0)
+    assert labels.equal(expected[1])
+
+
+def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
+    with torch.random.fork_rng():
+        seed_network = seeding_on(CUDA)
+        seed_network(7)
+        found = torch.rand(9), torch.rand(9, device=CUDA)
+        torch.manual_seed(7)
+        assert torch.rand(9).equal(found[0])
+        assert torch.rand(9, device=CUDA).equal(found[1])
 
 
 @pytest.mark.parametrize(

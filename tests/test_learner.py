@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tiny_runs import Plan, colours, fail, newest, register_tiny, tiny_recipe
 from upright.models import network
 from upright.train import Recipe, RunDirectory, train
+from upright.train.learner import seeding_on
 
 PIXELS = 3 * 8 * 8
 
@@ -183,6 +184,15 @@ def test_the_state_of_the_global_generator_is_left_alone(tmp_path: Path) -> None
     before = torch.get_rng_state()
     train(tiny_recipe(model="tiny-dropout"), tmp_path, data=colours())
     assert torch.get_rng_state().equal(before)
+
+
+def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
+    with torch.random.fork_rng():
+        seed_network = seeding_on(torch.device("cpu"))
+        seed_network(2**55 + 7)
+        found = torch.rand(9)
+        torch.manual_seed(2**55 + 7)
+        assert torch.rand(9).equal(found)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,18 @@ def test_stack_and_unstack_hold_dx_dy_and_angle_in_this_order() -> None:
     stacked = Pose.of(1.0, [2.0, 3.0], 4.0).stack()
     assert stacked.tolist() == [[1, 2, 4], [1, 3, 4]]
     assert torch.equal(Pose.unstack(stacked).stack(), stacked)
+
+
+def test_what_was_unstacked_is_stacked_without_a_copy_and_what_was_changed_is_not() -> None:
+    stacked = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    pose = Pose.unstack(stacked)
+    assert pose.stack() is stacked
+    changed = replace(pose, angle=2 * pose.angle)
+    assert changed.stack().tolist() == [[1, 2, 6], [4, 5, 12]]
+    assert pose[1:].stack().tolist() == [[4, 5, 6]]
+    assert pose.to(dtype=torch.float64).stack().dtype == torch.float64
+    (gradient,) = torch.autograd.grad((pose.dx + pose.stack()[:, 2]).sum(), stacked)
+    assert gradient.tolist() == [[1, 0, 1], [1, 0, 1]]
 
 
 def test_cat_and_indexing_undo_each_other() -> None:

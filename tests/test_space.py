@@ -116,6 +116,10 @@ class TestSample:
         assert torch.equal(self.draws.stack(), again.stack())
         assert not torch.isclose(self.draws.stack(), other.stack()).all(-1).any()
 
+    def test_draws_are_the_generator_s_numbers_stretched_to_the_box(self) -> None:
+        unit = torch.rand(4000, 3, generator=generator())
+        assert self.draws.stack().equal((2 * unit - 1) * torch.tensor(SPACE.limits))
+
     def test_shape(self) -> None:
         assert SPACE.sample(4, 7, generator=generator()).shape == (4, 7)
 

@@ -14,7 +14,7 @@ when y points down.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -35,6 +35,9 @@ class Pose:
     dx: Tensor
     dy: Tensor
     angle: Tensor
+    _stacked: Tensor | None = field(default=None, init=False, repr=False)
+    """What all three are views of, if they are: most poses are drawn, chosen and applied as one
+    tensor, and need not be put together anew each time."""
 
     def __post_init__(self) -> None:
         if not self.dx.shape == self.dy.shape == self.angle.shape:
@@ -78,7 +81,9 @@ class Pose:
     @staticmethod
     def unstack(stacked: Tensor) -> Pose:
         """Read poses from a tensor whose last axis holds dx, dy and angle."""
-        return Pose(*stacked.unbind(-1))
+        pose = Pose(*stacked.unbind(-1))
+        object.__setattr__(pose, "_stacked", stacked)
+        return pose
 
     @staticmethod
     def cat(poses: Sequence[Pose], dim: int = 0) -> Pose:
@@ -86,7 +91,9 @@ class Pose:
         return Pose.unstack(torch.cat([pose.stack() for pose in poses], dim))
 
     def stack(self) -> Tensor:
-        """Give one tensor whose last axis holds dx, dy and angle."""
+        """Give one tensor whose last axis holds dx, dy and angle; what ``unstack`` was given."""
+        if self._stacked is not None:
+            return self._stacked
         return torch.stack((self.dx, self.dy, self.angle), -1)
 
     @property

@@ -118,10 +118,11 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
     ) -> Pose:
         """Draw poses uniformly from the box."""
         device = device or (generator.device if generator is not None else None)
-        unit = torch.rand(*shape, 3, generator=generator, device=device)
+        poses = torch.rand(*shape, 3, generator=generator, device=device).sub_(0.5)
         # Plain numbers, not a tensor of limits: a CUDA graph cannot capture a copy from the host.
-        parts = zip(unit.unbind(-1), self.limits, strict=True)
-        return Pose(*((2 * part - 1) * limit for part, limit in parts))
+        for axis, limit in enumerate(self.limits):
+            poses[..., axis].mul_(2 * limit)
+        return Pose.unstack(poses)
 
     def project(self, pose: Pose) -> Pose:
         """Give the nearest pose in the box."""

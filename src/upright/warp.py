@@ -109,7 +109,7 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
     if fill == "black" and interpolation == "bilinear" and _has_kernel(images):
         from upright.warp_kernels import warp_black_bilinear
 
-        return warp_black_bilinear(images, pose.to(images.device, dtype).stack())
+        return warp_black_bilinear(images, pose.stack().to(images.device, dtype))
     height, width = images.shape[-2:]
     x, y = _positions(pose.to(images.device, dtype), height, width)
     source = _source(images.to(dtype), fill)

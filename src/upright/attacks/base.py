@@ -95,10 +95,10 @@ class CandidateSearch(Attack):
 
 def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
     """Take the first candidate of highest score for each image, from scores of tries x images."""
-    best = scores.argmax(0, keepdim=True)
+    highest, best = scores.max(0, keepdim=True)
     stacked = poses.stack().to(scores.device).expand(*scores.shape, 3)
     pose = stacked.gather(0, best[..., None].expand(-1, -1, 3))[0]
-    return WorstCase(Pose.unstack(pose), scores.gather(0, best)[0], scores.numel())
+    return WorstCase(Pose.unstack(pose), highest[0], scores.numel())
 
 
 Build = Callable[..., Attack]

@@ -81,17 +81,17 @@ class SpatialPGD(Attack):
     def _step(self, score: Score, pose: Pose) -> Pose:
         with torch.enable_grad():
             position = pose.stack().detach().requires_grad_()
-            total = score(Pose.unstack(position)).sum()
-        if not total.requires_grad:
+            values = score(Pose.unstack(position))
+        if not values.requires_grad:
             raise ValueError(
                 "s-pgd needs the gradient of the model, and this model gives none; "
                 "use an attack that needs none, such as grid-775 or wo-10"
             )
-        (gradient,) = torch.autograd.grad(total, position)
+        (gradient,) = torch.autograd.grad(values, position, torch.ones_like(values))
         moves = zip(
             position.detach().unbind(-1), gradient.sign().unbind(-1), self.step_size, strict=True
         )
-        return Pose(*(part + size * sign for part, sign, size in moves))
+        return Pose(*(part.add(sign, alpha=size) for part, sign, size in moves))
 
 
 @attack_name("s-pgd", r"s-?pgd")

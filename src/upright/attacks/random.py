@@ -36,7 +36,7 @@ class RandomSearch(CandidateSearch):
     def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
         # Image by image, so that fewer images have the first of the draws of more.
         poses = space.sample(count, self.tries, generator=generator)
-        return Pose(poses.dx.T, poses.dy.T, poses.angle.T)
+        return Pose.unstack(poses.stack().transpose(0, 1))
 
 
 @attack_name("rnd", "rnd")

@@ -94,18 +94,18 @@ class RegularizedLoss(nn.Module):
             search_model: a faster stand-in that answers as ``model`` does in evaluation mode.
         """
         objective = self.objective
-        repeated = images.repeat(objective.draws, 1, 1, 1) if objective.draws > 1 else images
+        repeated = _repeated(images, objective.draws)
         poses = self._search(
             model if search_model is None else search_model,
             images,
             repeated,
-            labels.repeat(objective.draws),
+            _repeated(labels, objective.draws),
         )
         different = list({id(pose): pose for pose in poses.values()}.values())
         parts = [images] if objective.sees_originals else []
         with torch.no_grad():
             parts += [self._warp(repeated, pose) for pose in different]
-        answers = _logits(model, torch.cat(parts)).split([len(part) for part in parts])
+        answers = _answers(model, parts)
         natural = answers[0] if objective.sees_originals else None
         moved = answers[int(objective.sees_originals) :]
         transformed = dict(zip(map(id, different), moved, strict=True))
@@ -126,7 +126,7 @@ class RegularizedLoss(nn.Module):
         generator = self._generator(images.device)
         if self.objective.single_try:
             assert isinstance(attack, CandidateSearch)
-            only = attack.candidates(space, count, generator=generator)[0].stack()
+            only = attack.candidates(space, count, generator=generator).stack()[0]
             return dict.fromkeys(targets, Pose.unstack(only.expand(count, 3)))
         with evaluation_mode(model), torch.no_grad():
             search = _Search(self, model, images, repeated, labels)
@@ -183,7 +183,7 @@ class _Search:
             labels = self.labels.expand(logits.shape[:-1])
             return F.cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
         assert self.loss.objective.penalty is not None
-        originals = self.originals.repeat(self.loss.objective.draws, 1)
+        originals = _repeated(self.originals, self.loss.objective.draws)
         return self.loss.objective.penalty(originals, logits)
 
     def score(self, target: Target) -> Score:
@@ -197,7 +197,7 @@ def _terms(
     labels: Tensor,
     poses: dict[Target, Pose],
 ) -> LossTerms:
-    repeated = labels.repeat(objective.draws)
+    repeated = _repeated(labels, objective.draws)
     shown = transformed.get(objective.batch_target, transformed.get(objective.penalty_target))
     natural_loss = None if natural is None else F.cross_entropy(natural, labels)
     transformed_loss = None if shown is None else F.cross_entropy(shown, repeated)
@@ -205,9 +205,9 @@ def _terms(
     penalty = None
     if objective.penalty is not None:
         assert natural is not None
-        originals = natural.repeat(objective.draws, 1)
+        originals = _repeated(natural, objective.draws)
         penalty = objective.penalty(originals, transformed[objective.penalty_target]).mean()
-        total = total + objective.weight * penalty
+        total = total.add(penalty, alpha=objective.weight)
     return LossTerms(
         total=total,
         natural_loss=natural_loss,
@@ -228,6 +228,19 @@ def _batch_loss(batch: Batch, natural: Tensor | None, transformed: Tensor | None
         return transformed
     assert natural is not None
     return (natural + transformed) / 2
+
+
+def _repeated(values: Tensor, times: int) -> Tensor:
+    """All values so many times, one after another; without a copy where that is once."""
+    return values if times == 1 else values.repeat(times, *[1] * (values.ndim - 1))
+
+
+def _answers(model: Model, parts: list[Tensor]) -> tuple[Tensor, ...]:
+    """Ask the model once; give the logits of each part."""
+    if len(parts) == 1:
+        return (_logits(model, parts[0]),)
+    answers: tuple[Tensor, ...] = _logits(model, torch.cat(parts)).split([*map(len, parts)])
+    return answers
 
 
 def _logits(model: Model, images: Tensor) -> Tensor:

@@ -9,22 +9,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from upright.data import LabelledImages
+from upright.models import has_triton
 from upright.pose import Pose
 from upright.ranks import ALONE, Part
 from upright.seeds import seed_for
 from upright.train.recipe import Recipe
 from upright.warp import warp
 
-__all__ = ["Batches", "augment"]
+__all__ = ["Batches", "augment", "augmented_rows"]
 
 
 class Batches:
-    """Shuffles the data anew for each epoch; what is left over at an epoch's end is skipped."""
+    """Shuffles the data anew for each epoch; what is left over at an epoch's end is skipped.
 
-    def __init__(self, images: int, recipe: Recipe) -> None:
+    The order of an epoch lies on the device: a copy from the host in every step costs more.
+    """
+
+    def __init__(self, images: int, recipe: Recipe, device: torch.device | str = "cpu") -> None:
         if images < recipe.batch:
             raise ValueError(f"{images} images do not fill a batch of {recipe.batch}")
-        self._images, self._recipe = images, recipe
+        self._images, self._recipe, self._device = images, recipe, device
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def rows(self, step: int) -> Tensor:
@@ -33,9 +38,28 @@ class Batches:
         epoch, place = divmod(step, self._images // size)
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(seed_for(self._recipe.seed, "epoch", epoch))
-            self._order = torch.randperm(self._images, generator=generator)
+            order = torch.randperm(self._images, generator=generator)
+            self._order = order.to(self._device, non_blocking=True)
             self._epoch = epoch
         return self._order[place * size : (place + 1) * size]
+
+
+def augmented_rows(
+    data: LabelledImages,
+    rows: Tensor,
+    recipe: Recipe,
+    generator: torch.Generator,
+    part: Part | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take rows of the data: images in [0, 1], augmented as the recipe says, and their labels."""
+    if not _has_kernel(data):
+        return augment(data.images[rows] / 255, recipe, generator, part), data.labels[rows]
+    from upright.train.batch_kernels import take_rows
+
+    part = part or ALONE.part(len(rows))
+    flips = _flip_draws(generator, part) if recipe.flips else None
+    images, labels = take_rows(data.images, data.labels, rows, flips)
+    return _shifted(images, recipe, generator, part), labels
 
 
 def augment(
@@ -45,15 +69,28 @@ def augment(
 
     Of images that are a part of a batch, each gets what it gets in the whole batch.
     """
-    part, device = part or ALONE.part(len(images)), images.device
+    part = part or ALONE.part(len(images))
     if recipe.flips:
-        mirrored = torch.rand(part.whole, generator=generator, device=device) < 0.5
-        mirrored = part.take(mirrored)
+        mirrored = _flip_draws(generator, part) < 0.5
         images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
-    if recipe.max_shift:
-        reach = recipe.max_shift
-        size = (2, part.whole)
-        shift = torch.randint(-reach, reach + 1, size, generator=generator, device=device)
-        shift = part.take(shift, 1)
-        images = warp(images, Pose.of(dx=shift[0], dy=shift[1]))
-    return images
+    return _shifted(images, recipe, generator, part)
+
+
+def _flip_draws(generator: torch.Generator, part: Part) -> Tensor:
+    """One number from [0, 1) for each image."""
+    return part.take(torch.rand(part.whole, generator=generator, device=generator.device))
+
+
+def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+    if not recipe.max_shift:
+        return images
+    reach, size = recipe.max_shift, (2, part.whole)
+    shift = torch.randint(-reach, reach + 1, size, generator=generator, device=images.device)
+    shift = part.take(shift, 1)
+    return warp(images, Pose.of(dx=shift[0], dy=shift[1]))
+
+
+def _has_kernel(data: LabelledImages) -> bool:
+    """Whether rows can be taken by one kernel."""
+    contiguous = data.images.is_contiguous() and data.labels.is_contiguous()
+    return data.images.is_cuda and contiguous and has_triton()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
@@ -24,14 +25,14 @@ from upright.models import (
 from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
-from upright.train.batches import Batches, augment
+from upright.train.batches import Batches, augmented_rows
 from upright.train.global_norm import with_global_norms
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
 
-__all__ = ["PLAIN", "Learner", "SlowPath", "Speed"]
+__all__ = ["PLAIN", "Learner", "SlowPath", "Speed", "seeding_on"]
 
 PARTS = tuple(field.name for field in fields(LossTerms) if field.name != "poses")
 
@@ -94,12 +95,14 @@ class Learner:
             with_global_norms(self.model, ranks)
         self.model.train()
         self.optimizer = make_optimizer(self.model, recipe, device)
-        self._batches = Batches(len(data), recipe)
-        self._images, self._labels = data.images.to(device), data.labels.to(device)
+        self._batches = Batches(len(data), recipe, device)
+        self._data = LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._generator = torch.Generator(device)
+        self._seed_network = seeding_on(device)
         space = part_of_space(recipe.space, self._part)
         self._loss = make_loss(recipe.objective, space, generator=self._generator)
+        self._weights_held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         forward, search = self._make_passes()
         # A search synchronises nothing: it has no gradients of weights.
         self._forward, self._search_model = synchronised(forward, ranks), search or forward
@@ -116,7 +119,9 @@ class Learner:
         """Give the network as training calls it, and a stand-in for searches where it has one."""
         if self.speed.kernels and self.recipe.precision == "bfloat16" and can_fuse(self.model):
             model = cast(ResNet, self.model)
-            return FusedTraining(model), FusedResNet(model)
+            fused = FusedTraining(model)
+            self._weights_held = fused.layers.held
+            return fused, FusedResNet(model, layers=fused.layers)
         forward = InPrecision(self.model, self.recipe.precision)
         if self.speed.compile:
             _allow_many_shapes()
@@ -156,7 +161,7 @@ class Learner:
         seed = seed_for(self.recipe.seed, "step", step)
         self._generator.manual_seed(seed)
         # For networks with dropout; no two ranks drop alike.
-        torch.manual_seed(seed_for(seed, "rank", self.ranks.rank) if self.ranks.rank else seed)
+        self._seed_network(seed_for(seed, "rank", self.ranks.rank) if self.ranks.rank else seed)
         self._rows.copy_(self._part.take(self._batches.rows(step)), non_blocking=True)
         rate = self.recipe.learning_rate_at(step)
         if rate != self._rate:
@@ -166,19 +171,23 @@ class Learner:
 
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
-        images = self._images[self._rows].float() / 255
-        images = augment(images, self.recipe, self._generator, self._part)
-        terms = self._loss(
-            self._forward, images, self._labels[self._rows], search_model=self._search_model
+        images, labels = augmented_rows(
+            self._data, self._rows, self.recipe, self._generator, self._part
         )
+        with self._weights_held():
+            terms = self._loss(self._forward, images, labels, search_model=self._search_model)
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward(self._weight.to(terms.total))
         self.optimizer.step()
         average_buffers(self.model, self._part, self.ranks)
-        for part in PARTS:
-            value = getattr(terms, part)
-            if value is not None:
-                self._sums.setdefault(part, torch.zeros_like(value.detach())).add_(value.detach())
+        self._add_to_sums(terms)
+
+    def _add_to_sums(self, terms: LossTerms) -> None:
+        values = {part: getattr(terms, part) for part in PARTS}
+        found = {part: value.detach() for part, value in values.items() if value is not None}
+        if not self._sums:
+            self._sums = {part: torch.zeros_like(value) for part, value in found.items()}
+        torch._foreach_add_(list(self._sums.values()), list(found.values()))
 
     def _try_to_capture(self) -> None:
         """Record a step, or go on without where it holds what a graph cannot: a look at a value."""
@@ -250,6 +259,21 @@ class Learner:
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         load_weights(self.model, tensors)
         load_optimizer(self.model, self.optimizer, self.recipe, tensors)
+
+
+def seeding_on(device: torch.device) -> Callable[[int], object]:
+    """Give what seeds a network's own draws, such as those of dropout.
+
+    ``torch.manual_seed`` looks at every kind of device that there might be, which takes longer than
+    all else that the host does in a step.
+    """
+    if device.type not in ("cpu", "cuda"):
+        return torch.manual_seed
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    return lambda seed: [generator.manual_seed(seed) for generator in generators]
 
 
 def _allow_many_shapes() -> None:

@@ -1,4 +1,4 @@
-"""A ResNet in evaluation mode from images to averaged features and back, for ascents on the pose.
+"""A ResNet in evaluation mode from images to logits and back, for ascents on the pose.
 
 The way forward keeps what the way back needs: of a stage that one kernel takes, the signs of its
 activations; of other layers, the activations themselves.
@@ -18,11 +18,11 @@ from upright.models.fused.layered import block, layer, standard_images
 from upright.models.fused.weights import Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
-__all__ = ["averaged_features"]
+__all__ = ["logits_and_back"]
 
 
-def averaged_features(images: Tensor, layers: Layers, weights: Weights) -> Tensor:
-    """Give the last activations averaged over pixels, N x C, float32, in the weights' precision.
+def logits_and_back(images: Tensor, layers: Layers, weights: Weights) -> Tensor:
+    """Give logits in float32, by convolutions in the weights' precision.
 
     Gradients reach the images alone.
     """
@@ -32,19 +32,28 @@ def averaged_features(images: Tensor, layers: Layers, weights: Weights) -> Tenso
 class _Pass(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, layers: Layers, weights: Weights) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         images = images.detach().float().contiguous()
         ctx.images, ctx.network = images, _Network(layers, weights)
         standard = standard_images(layers.model, images, weights.all_kernels.dtype)
         ctx.steps, ctx.active = _forward(ctx.network, standard)
-        return cast(Tensor, ctx.active.mean((1, 2), dtype=torch.float32))
+        linear = layers.model.linear
+        ctx.averages, logits = averaged_logits(ctx.active, linear.weight, linear.bias)
+        return logits
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         from upright.models.fused.backward_kernels import pooled_gradient
+        from upright.models.fused.head_kernels import gradient_of_averages
 
         network: _Network = ctx.network
+        linear = network.layers.model.linear.weight.detach()
+        averages, _, _ = gradient_of_averages(
+            gradient.contiguous(), ctx.averages, linear, with_weights=False
+        )
         scale, shift = network.weights.scales[-1], network.weights.shifts[-1]
-        found = pooled_gradient(gradient.contiguous(), ctx.active, scale, shift, slope=SLOPE)
+        found = pooled_gradient(averages, ctx.active, scale, shift, slope=SLOPE)
         for step in reversed(ctx.steps):
             found = step.back(network, found)
         return _to_images(network.layers.model, ctx.images, found), None, None

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.fused.ascent import averaged_features
+from upright.models.fused.ascent import logits_and_back
 from upright.models.fused.layered import block, layer, standard_images
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import ResNet
@@ -88,9 +87,11 @@ class FusedResNet:
     those of an image that is answered with confidence would be zero.
     """
 
-    def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, model: ResNet, dtype: torch.dtype = torch.bfloat16, *, layers: Layers | None = None
+    ) -> None:
         self.model, self.dtype = model, dtype
-        self._layers = Layers(model)
+        self._layers = layers or Layers(model)
         self._climbing = torch.bfloat16 if dtype == torch.float16 else dtype
         self._frozen: dict[torch.dtype, Weights] = {}
         self._graphs: dict[torch.Size, _Graph] = {}
@@ -128,14 +129,14 @@ class FusedResNet:
     def _with_gradient(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             weights = self._weights(self._climbing)
-            linear = self.model.linear.weight.detach(), self.model.linear.bias.detach()
-        return F.linear(averaged_features(images, self._layers, weights), *linear)
+        return logits_and_back(images, self._layers, weights)
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         standard = standard_images(self.model, images, self.dtype)
         features = _features(self._layers, weights, standard)
-        pooled = features.mean((1, 2), dtype=torch.float32)
-        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+        return averaged_logits(features, self.model.linear.weight, self.model.linear.bias)[1]
 
     def _record(self, images: Tensor, weights: Weights) -> _Graph:
         """Record a pass: launching its kernels one by one would take as long as they run."""

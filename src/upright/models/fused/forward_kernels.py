@@ -22,6 +22,7 @@ __all__ = [
     "activate",
     "convolve",
     "convolve_and_sum",
+    "moments",
     "norm_of_batch",
     "place_of",
     "standardise",
@@ -215,6 +216,18 @@ def _activate(
     normed = values * factor[None, :] + offset[None, :]
     active = tl.maximum(normed, normed * SLOPE)
     tl.store(out + place, active.to(out.dtype.element_ty), mask=exists)
+
+
+@triton.jit
+def _moments(sums, counts, out, TOTAL: tl.constexpr, BLOCK: tl.constexpr):
+    channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    known = channel < TOTAL
+    count = tl.load(counts + channel, mask=known, other=2.0)
+    mean = tl.load(sums + channel, mask=known, other=0.0) / count
+    square = tl.load(sums + TOTAL + channel, mask=known, other=0.0) / count
+    variance = tl.maximum(square - mean * mean, 0.0) * (count / (count - 1))
+    tl.store(out + channel, mean, mask=known)
+    tl.store(out + TOTAL + channel, variance, mask=known)
 
 
 @triton.jit
@@ -418,4 +431,17 @@ def activate(
         _activate[(triton.cdiv(pixels, block),)](
             raw, sums, scale, shift, out, pixels, channels, slope, epsilon, sums.stride(0), block
         )
+    return out
+
+
+def moments(sums: Tensor, counts: Tensor) -> Tensor:
+    """Give mean and unbiased variance of each channel, two rows like ``sums``.
+
+    Args:
+        sums: of each channel and its square, two rows, contiguous.
+        counts: over how many pixels each goes, float32.
+    """
+    out, block = torch.empty_like(sums), 256
+    with torch.cuda.device_of(sums):
+        _moments[(triton.cdiv(len(counts), block),)](sums, counts, out, len(counts), block)
     return out

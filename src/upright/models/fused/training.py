@@ -11,11 +11,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from upright.models.fused.layered import standard_images
-from upright.models.fused.warps import arrange
 from upright.models.fused.weights import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
@@ -26,31 +24,33 @@ class FusedTraining:
     """Runs a ResNet in training mode, in half precision: images to logits in float32.
 
     It updates the running statistics of the norms as the network does, and gives gradients to its
-    parameters; the images get none.
+    parameters; the images get none. Who runs it in evaluation mode too can share its ``layers``.
     """
 
     def __init__(self, model: ResNet, dtype: torch.dtype = torch.bfloat16) -> None:
         self.model, self.dtype = model, dtype
-        self._layers = Layers(model)
+        self.layers = Layers(model)
         device = model.linear.weight.device
         self._aside = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, images: Tensor) -> Tensor:
-        layers = self._layers
-        pooled: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
+        layers = self.layers
+        logits: Tensor = _Pass.apply(  # type: ignore[no-untyped-call]
             images,
             layers,
             self.dtype,
             self._aside,
+            self.model.linear.weight,
+            self.model.linear.bias,
             *(conv.weight for conv in layers.convolutions),
             *(norm.weight for norm in layers.norms),
             *(norm.bias for norm in layers.norms),
         )
-        return F.linear(pooled, self.model.linear.weight, self.model.linear.bias)
+        return logits
 
 
 class _Pass(torch.autograd.Function):
-    """From images to averaged features, and back to the parameters."""
+    """From images to logits, and back to the parameters."""
 
     @staticmethod
     def forward(
@@ -59,23 +59,33 @@ class _Pass(torch.autograd.Function):
         layers: Layers,
         dtype: torch.dtype,
         aside: torch.cuda.Stream | None,
+        weight: Tensor,
+        bias: Tensor,
         *_: Tensor,
     ) -> Tensor:
+        from upright.models.fused.head_kernels import averaged_logits
+
         ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
         ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
         standard = standard_images(layers.model, images, dtype)
         ctx.whole = _WholeLayers(layers, ctx.weights, standard)
         ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.whole, standard, ctx.sums)
         _track(layers, ctx.raw, ctx.sums)
-        return cast(Tensor, ctx.active[-1].mean((1, 2), dtype=torch.float32))
+        ctx.linear = weight.detach()
+        ctx.averages, logits = averaged_logits(ctx.active[-1], weight, bias)
+        return logits
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
+        from upright.models.fused.head_kernels import gradient_of_averages
+
         layers: Layers = ctx.layers
+        pooled, *linear = gradient_of_averages(gradient.contiguous(), ctx.averages, ctx.linear)
         back = _Backward(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
-        back.run(gradient.contiguous())
+        back.run(pooled)
         shift, scale = (row.split(layers.widths) for row in back.norms)
-        return None, None, None, None, *_as_parameters(layers, back.kernels), *scale, *shift
+        kernels = _as_parameters(layers, back.kernels)
+        return None, None, None, None, *linear, *kernels, *scale, *shift
 
 
 class _WholeLayers:
@@ -96,10 +106,9 @@ class _WholeLayers:
             shape = LayerShape(channels, height, width, standard.dtype, layers.norms[0].eps)
             kernels = layer_kernels(shape, standard.device)
             if kernels is not None:
-                some, _, _ = weights.of(numbers)
                 self.kernels |= dict.fromkeys(numbers, kernels)
-                self.weights |= zip(numbers, arrange(some, channels), strict=True)
-                back = arrange(some, channels, transposed=True)
+                self.weights |= zip(numbers, weights.arranged(numbers), strict=True)
+                back = weights.arranged(numbers, transposed=True)
                 self.transposed |= zip(numbers, back, strict=True)
 
 
@@ -163,14 +172,16 @@ def _forward(
 
 def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
     """Update the running statistics."""
+    from upright.models.fused.forward_kernels import moments
+
     pixels = tuple(seen.numel() // seen.shape[3] for seen in raw)
-    counts = layers.counts(sums.device, pixels)
-    mean = sums[0] / counts
-    variance = (sums[1] / counts - mean * mean).clamp_min(0) * (counts / (counts - 1))
+    mean, variance = moments(sums, layers.counts(sums.device, pixels))
     share = cast(float, layers.norms[0].momentum)
-    for name, found in (("running_mean", mean), ("running_var", variance)):
-        kept = [getattr(norm, name) for norm in layers.norms]
-        torch._foreach_lerp_(kept, list(found.split(layers.widths)), share)
+    kept = [
+        getattr(norm, name) for name in ("running_mean", "running_var") for norm in layers.norms
+    ]
+    found = [*mean.split(layers.widths), *variance.split(layers.widths)]
+    torch._foreach_lerp_(kept, found, share)
 
 
 class _Backward:

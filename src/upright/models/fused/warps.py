@@ -12,10 +12,12 @@ from torch import Tensor
 
 from upright.models.resnet import SLOPE
 
-__all__ = ["HALF", "LINES", "STRIP", "Activations", "arrange"]
+__all__ = ["CHANNELS", "HALF", "LINES", "STRIP", "Activations", "arrange"]
 
 LINES, STRIP, HALF = 8, 16, 16
 """What a warp takes: lines, pixels of each, and output channels."""
+CHANNELS = (16, 32, 64)
+"""Of activations that a kernel of this folder takes."""
 
 
 @dataclass(frozen=True)

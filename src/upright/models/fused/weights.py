@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from itertools import accumulate
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.fused.warps import arrange
+from upright.models.fused.warps import CHANNELS, arrange
 from upright.models.resnet import Block, ResNet
 
 __all__ = ["PADDED", "Layers", "Weights"]
 
 PADDED = 16
 """Channels of the standardised images: a matrix unit takes at least so many."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -25,10 +30,14 @@ class Weights:
 
     all_kernels: Tensor
     """after x 3 x 3 x before each, in half precision."""
+    all_arranged: Tensor
+    """Those of ``square`` again, by ``arrange``: a row as they are, and one transposed."""
     all_scales: Tensor
     all_shifts: Tensor
     kernel_sizes: list[int]
     widths: list[int]
+    square: list[int]
+    """Numbers of the convolutions that warps can take."""
 
     @cached_property
     def kernels(self) -> list[Tensor]:
@@ -50,9 +59,12 @@ class Weights:
         return self.all_kernels[kernels], self.all_scales[norms], self.all_shifts[norms]
 
     def arranged(self, convolutions: range, *, transposed: bool = False) -> Tensor:
-        """Kernels of convolutions of one shape as ``arrange`` lays them out."""
-        kernels, channels = self.of(convolutions)[0], self.widths[convolutions.start]
-        return arrange(kernels, channels, transposed=transposed)
+        """Kernels of some convolutions in a row, all of them ``square`` and of one shape, as
+        ``arrange`` lays them out: one row for each."""
+        before = (number for number in self.square if number < convolutions.start)
+        start = sum(self.kernel_sizes[number] for number in before)
+        stop = start + sum(self.kernel_sizes[number] for number in convolutions)
+        return self.all_arranged[int(transposed), start:stop].view(len(convolutions), -1)
 
 
 class Layers:
@@ -69,10 +81,23 @@ class Layers:
         self.norms: list[nn.BatchNorm2d] = [*inner, model.norm]
         self.widths = [norm.num_features for norm in self.norms]
         self._counts: dict[tuple[torch.device, tuple[int, ...]], Tensor] = {}
+        self._places: dict[torch.device, tuple[Tensor, Tensor]] = {}
+        self._held: dict[Any, Any] | None = None
 
     @cached_property
     def kernel_sizes(self) -> list[int]:
         return [9 * conv.out_channels * _padded(conv.in_channels) for conv in self.convolutions]
+
+    @cached_property
+    def square(self) -> list[int]:
+        """Numbers of the convolutions that warps can take."""
+        return [
+            number
+            for number, conv in enumerate(self.convolutions)
+            if conv.out_channels in CHANNELS
+            and conv.stride[0] == 1
+            and _padded(conv.in_channels) == conv.out_channels
+        ]
 
     @cached_property
     def stages(self) -> list[range]:
@@ -90,18 +115,6 @@ class Layers:
             runs[0] = range(runs[1].stop)
         return runs
 
-    def kernels(self, dtype: torch.dtype) -> Tensor:
-        """All kernels in half precision, as the network has them now."""
-        stem = self.model.stem
-        padded = F.pad(stem.weight, [0, 0, 0, 0, 0, PADDED - stem.in_channels])
-        each = [padded, *(conv.weight for conv in self.convolutions[1:])]
-        flat = torch.cat([kernel.permute(0, 2, 3, 1).reshape(-1) for kernel in each])
-        return flat.to(dtype)
-
-    def of_norms(self, name: str) -> Tensor:
-        """One kind of tensor of all norms, one after another."""
-        return torch.cat([cast(Tensor, getattr(norm, name)) for norm in self.norms])
-
     def counts(self, device: torch.device, pixels: tuple[int, ...]) -> Tensor:
         """For each channel of each norm, over how many pixels of the batch it goes."""
         if (device, pixels) not in self._counts:
@@ -110,21 +123,90 @@ class Layers:
             self._counts[device, pixels] = counts
         return self._counts[device, pixels]
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within, gather weights once, however often they are asked for.
+
+        Nothing may change them meanwhile, as in a step before its update. Its training pass changes
+        running statistics, but only a search reads those, and comes first.
+        """
+        self._held = {}
+        try:
+            yield
+        finally:
+            self._held = None
+
     def for_training(self, dtype: torch.dtype) -> Weights:
         """Norms as they are: their factors and offsets."""
-        scale, shift = self.of_norms("weight"), self.of_norms("bias")
-        return self._weights(dtype, scale, shift)
+        kernels, scale, shift = self._once(dtype, lambda: self._gather(dtype))
+        return self._weights(kernels, scale, shift)
 
     def for_evaluation(self, dtype: torch.dtype) -> Weights:
         """Norms in evaluation mode, as affine maps."""
-        deviation = torch.rsqrt(self.of_norms("running_var") + self.norms[0].eps)
-        scale = self.of_norms("weight") * deviation
-        return self._weights(
-            dtype, scale, self.of_norms("bias") - self.of_norms("running_mean") * scale
+        return self._once(("evaluation", dtype), lambda: self._for_evaluation(dtype))
+
+    def _for_evaluation(self, dtype: torch.dtype) -> Weights:
+        kernels, factor, offset = self._once(dtype, lambda: self._gather(dtype))
+        statistics = torch.cat([*self._of_norms("running_mean"), *self._of_norms("running_var")])
+        mean, variance = statistics.chunk(2)
+        scale = (variance + self.norms[0].eps).rsqrt_().mul_(factor)
+        return self._weights(kernels, scale, offset.addcmul(mean, scale, value=-1))
+
+    def _once(self, key: object, make: Callable[[], T]) -> T:
+        if self._held is None:
+            return make()
+        if key not in self._held:
+            self._held[key] = make()
+        return cast(T, self._held[key])
+
+    def _gather(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Kernels in half precision, plain and arranged; and factors and offsets of norms."""
+        places, zero = self._places_on(self.model.stem.weight.device)
+        kernels = [conv.weight.permute(0, 2, 3, 1).reshape(-1) for conv in self.convolutions]
+        # Norms first, so that what kernels read of them begins at a multiple of 16 bytes.
+        norms = [*self._of_norms("weight"), *self._of_norms("bias")]
+        width = sum(self.widths)
+        scale, shift, flat = torch.cat([*norms, *kernels, zero]).tensor_split((width, 2 * width))
+        return flat.to(dtype).index_select(0, places), scale, shift
+
+    def _places_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where each value of the gathered kernels is in the parameters, one after another and
+        then a zero; and that zero."""
+        if device not in self._places:
+            sizes = [conv.weight.numel() for conv in self.convolutions]
+            *starts, zero = accumulate(sizes, initial=0)
+            each = zip(self.convolutions, starts, strict=True)
+            plain = [_padded_places(conv, start, zero) for conv, start in each]
+            arranged = [
+                arrange(plain[number], self.widths[number], transposed=transposed)
+                for transposed in (False, True)
+                for number in self.square
+            ]
+            places = torch.cat([*plain, *(each.flatten() for each in arranged)])
+            self._places[device] = places.int().to(device), torch.zeros(1, device=device)
+        return self._places[device]
+
+    def _of_norms(self, name: str) -> list[Tensor]:
+        return [cast(Tensor, getattr(norm, name)) for norm in self.norms]
+
+    def _weights(self, kernels: Tensor, scale: Tensor, shift: Tensor) -> Weights:
+        plain, arranged = kernels.tensor_split((sum(self.kernel_sizes),))
+        return Weights(
+            plain,
+            arranged.view(2, -1),
+            scale,
+            shift,
+            self.kernel_sizes,
+            self.widths,
+            self.square,
         )
 
-    def _weights(self, dtype: torch.dtype, scale: Tensor, shift: Tensor) -> Weights:
-        return Weights(self.kernels(dtype), scale, shift, self.kernel_sizes, self.widths)
+
+def _padded_places(convolution: nn.Conv2d, start: int, zero: int) -> Tensor:
+    """Where the values of a kernel are that begins somewhere, with zeros for missing channels."""
+    rows, before = 9 * convolution.out_channels, convolution.in_channels
+    places = start + torch.arange(rows * before).view(rows, before)
+    return F.pad(places, (0, _padded(before) - before), value=zero).flatten()
 
 
 def _padded(channels: int) -> int:

@@ -1,0 +1,145 @@
+"""Triton kernels of what follows the last activations: their average, and the linear layer.
+
+Both are small, and made of tensor operations they are ten kernels. Here they are one forward, with
+a program for each image, and one back, with one for each image and each class.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["averaged_logits", "gradient_of_averages"]
+
+
+@triton.jit
+def _averaged_logits(
+    features,
+    weight,
+    bias,
+    averages,
+    logits,
+    PIXELS: tl.constexpr,  # of one image
+    BEFORE: tl.constexpr,
+    AFTER: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CLASSES: tl.constexpr,  # that are taken at once
+):
+    image = tl.program_id(0).to(tl.int64)
+    channel = tl.arange(0, BEFORE)
+    total = tl.zeros((BEFORE,), tl.float32)
+    for start in range(0, PIXELS, BLOCK):
+        pixel = start + tl.arange(0, BLOCK)
+        place = (image * PIXELS + pixel)[:, None] * BEFORE + channel[None, :]
+        values = tl.load(features + place, mask=(pixel < PIXELS)[:, None], other=0.0)
+        total += tl.sum(values.to(tl.float32), 0)
+    average = total / PIXELS
+    tl.store(averages + image * BEFORE + channel, average)
+    for start in range(0, AFTER, CLASSES):
+        label = start + tl.arange(0, CLASSES)
+        place = label[:, None] * BEFORE + channel[None, :]
+        rows = tl.load(weight + place, mask=(label < AFTER)[:, None], other=0.0)
+        found = tl.sum(rows * average[None, :], 1)
+        found += tl.load(bias + label, mask=label < AFTER, other=0.0)
+        tl.store(logits + image * AFTER + label, found, mask=label < AFTER)
+
+
+@triton.jit(do_not_specialize=["images"])
+def _gradient_of_averages(
+    gradient,
+    averages,
+    weight,
+    out,
+    weight_out,
+    bias_out,
+    images,
+    BEFORE: tl.constexpr,
+    AFTER: tl.constexpr,
+    BLOCK: tl.constexpr,  # images or classes that are taken at once
+):
+    program = tl.program_id(0)
+    channel = tl.arange(0, BEFORE)
+    total = tl.zeros((BEFORE,), tl.float32)
+    if program < images:
+        for start in range(0, AFTER, BLOCK):
+            label = start + tl.arange(0, BLOCK)
+            slope = tl.load(gradient + program * AFTER + label, mask=label < AFTER, other=0.0)
+            place = label[:, None] * BEFORE + channel[None, :]
+            rows = tl.load(weight + place, mask=(label < AFTER)[:, None], other=0.0)
+            total += tl.sum(rows * slope[:, None], 0)
+        tl.store(out + program * BEFORE + channel, total)
+    else:
+        label_here = program - images
+        bias_total = tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, images, BLOCK):
+            image = start + tl.arange(0, BLOCK)
+            slope = tl.load(gradient + image * AFTER + label_here, mask=image < images, other=0.0)
+            place = image[:, None] * BEFORE + channel[None, :]
+            rows = tl.load(averages + place, mask=(image < images)[:, None], other=0.0)
+            total += tl.sum(rows * slope[:, None], 0)
+            bias_total += slope
+        tl.store(weight_out + label_here * BEFORE + channel, total)
+        tl.store(bias_out + label_here, tl.sum(bias_total, 0))
+
+
+def averaged_logits(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Average over pixels, then apply the linear layer.
+
+    Args:
+        features: N x H x W x C, contiguous; C is a power of two.
+        weight: classes x C, float32, contiguous.
+        bias: of each class, float32.
+
+    Returns:
+        The averages, N x C, and the logits, both float32.
+    """
+    count, height, width, channels = features.shape
+    averages = weight.new_empty((count, channels))
+    logits = weight.new_empty((count, len(weight)))
+    with torch.cuda.device_of(features):
+        _averaged_logits[(count,)](
+            features,
+            weight,
+            bias,
+            averages,
+            logits,
+            height * width,
+            channels,
+            len(weight),
+            BLOCK=64,
+            CLASSES=16,
+        )
+    return averages, logits
+
+
+def gradient_of_averages(
+    gradient: Tensor, averages: Tensor, weight: Tensor, *, with_weights: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradient of logits to those of averages, weight and bias.
+
+    Args:
+        gradient: N x classes, float32, contiguous.
+        averages: N x C, by ``averaged_logits``.
+        weight: as there.
+        with_weights: also give the gradients of weight and bias, which are empty otherwise.
+    """
+    out = torch.empty_like(averages)
+    classes, channels = weight.shape
+    of_weight = torch.empty_like(weight if with_weights else weight[:0])
+    of_bias = weight.new_empty(len(of_weight))
+    with torch.cuda.device_of(gradient):
+        _gradient_of_averages[(len(gradient) + len(of_weight),)](
+            gradient,
+            averages,
+            weight,
+            out,
+            of_weight,
+            of_bias,
+            len(gradient),
+            channels,
+            classes,
+            BLOCK=32,
+        )
+    return out, of_weight, of_bias
