@@ -366,12 +366,10 @@ def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: 
     found = json.loads(done.stdout)
     for name, error in found["cuda"].items():
         assert error != found["triton"][name], name  # other kernels round in another order
-        if name.startswith("gradients of images"):
-            assert error < 5e-3, name  # one activation on the other side of zero outweighs the rest
-            continue
         assert error < 1.5 * found["triton"][name], name
-        # One image has few pixels: what a norm takes away from a gradient is most of it.
-        assert error < (0.1 if name == "gradients" else 2e-3), name
+        # Rounding moves a few activations to the other side of zero, and all before them sees it;
+        # and of the gradient of one image's few pixels, a norm takes most away.
+        assert error < (0.1 if name.startswith("gradients") else 2e-3), name
 
 
 @pytest.mark.parametrize(
