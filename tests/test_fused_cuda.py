@@ -26,7 +26,7 @@ from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
 from upright.models.fused.nvrtc import source_of
 from upright.models.fused.stage import Shape
 from upright.models.fused.warps import arrange
-from upright.models.fused.weights import PADDED, Layers
+from upright.models.fused.weights import Layers
 from upright.models.resnet import SLOPE, ResNet
 
 
@@ -113,90 +113,6 @@ def test_kernel_gives_what_the_blocks_give(
         difference = found.double().permute(0, 3, 1, 2) - exact
         assert float(difference.norm() / exact.norm()) < tolerance
         assert float(difference.abs().max()) < 20 * tolerance
-
-
-class Climb:
-    """A network's first convolution, which may stay outside, and two blocks."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape, self.convolutions = shape, range(1 - shape.stem, 5)
-        self.generator = torch.Generator().manual_seed(0)
-        channels = shape.channels
-        model = ResNet(depth=14, width=channels / 16, classes=10, channels=PADDED)
-        layers = Layers(model)
-        with torch.no_grad():
-            for conv, norm in zip(layers.convolutions, layers.norms, strict=True):
-                conv.weight.copy_(self.draw(*conv.weight.shape) / conv.weight[0].numel() ** 0.5)
-                norm.weight.copy_(0.5 + self.draw(len(norm.weight)).abs())
-                norm.bias.copy_(0.3 * self.draw(len(norm.weight)))
-            self.weights = layers.for_evaluation(shape.dtype)
-
-    def draw(self, *size: int) -> Tensor:
-        return torch.randn(*size, generator=self.generator)
-
-    def activate(self, raw: Tensor, number: int) -> Tensor:
-        scale, shift = self.weights.scales[number], self.weights.shifts[number]
-        return self.rounded(F.leaky_relu(raw * scale.double() + shift.double(), SLOPE))
-
-    def rounded(self, values: Tensor) -> Tensor:
-        """To half precision, with the gradient of the identity: so nearly all that is near a
-        ReLU's bend is on the side on which the kernel has it."""
-        return values + (values.to(self.shape.dtype).double() - values).detach()
-
-    def convolve(self, values: Tensor, number: int) -> Tensor:
-        kernel = self.weights.kernels[number].double()
-        return convolved(values, kernel.view(-1, 3, 3, values.shape[-1]))
-
-    def enter(self, source: Tensor, active_shortcut: bool) -> tuple[Tensor, Tensor]:
-        """What enters the first block, from the images or from the sums before it."""
-        active = self.activate(self.convolve(source, 0) if self.shape.stem else source, 0)
-        return active, active if active_shortcut else source
-
-    def run(self, active: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        for number in (1, 3):
-            inner = self.activate(self.convolve(active, number), number)
-            total = raw + self.convolve(inner, number + 1)
-            active, raw = self.activate(total, number + 1), self.rounded(total)
-        return raw, active
-
-
-@needs_compiler
-@pytest.mark.usefixtures("no_devices")
-@pytest.mark.parametrize(
-    ("shape", "images", "active_shortcut", "tolerance"),
-    [
-        (Shape(16, 32, 32, torch.float16, stem=True, signs=True), 1, True, 5e-4),
-        (Shape(16, 8, 16, torch.float16, signs=True), 9, True, 5e-4),
-        (Shape(32, 16, 16, torch.float16, signs=True), 3, False, 5e-4),
-        (Shape(32, 16, 16, torch.bfloat16, signs=True), 1, False, 4e-3),
-        (DeepShape(64, 8, 8, torch.float16, signs=True), 2, True, 5e-4),
-        (DeepShape(64, 8, 8, torch.bfloat16, signs=True), 3, False, 4e-3),
-    ],
-)
-def test_the_way_back_gives_the_gradient_of_what_entered(
-    shape: Shape, images: int, active_shortcut: bool, tolerance: float, tmp_path: Path
-) -> None:
-    climb, kernels = Climb(shape), on_cpu(tmp_path)[2](shape, torch.device("cpu"))
-    source, ways = (
-        climb.draw(images, shape.height, shape.width, shape.channels).to(shape.dtype)
-        for _ in range(2)
-    )
-    leaf = source.double().requires_grad_()
-    active, raw = climb.enter(leaf, active_shortcut)
-    expected = climb.run(active, raw)
-    exact = torch.autograd.grad((expected[0] * ways.double()).sum(), leaf)[0]
-
-    entered = (source, source) if shape.stem else (active.to(shape.dtype), raw.to(shape.dtype))
-    passed = kernels.forward(*entered, climb.weights, climb.convolutions)
-    found = kernels.back(
-        ways, passed.signs, climb.weights, climb.convolutions, active_shortcut=active_shortcut
-    )
-    pairs = zip((passed.raw, passed.active, found), (*expected, exact), strict=True)
-    for mine, other in ((mine.double(), other.detach()) for mine, other in pairs):
-        difference, size = (mine - other).abs(), other.square().mean().sqrt()
-        assert float(difference.median() / size) < tolerance
-        # An activation that is rounded to the other side of zero changes some gradients by a tenth.
-        assert float(difference.square().mean().sqrt() / size) < 1e-2
 
 
 def sums_of(values: Tensor, other: Tensor) -> Tensor:
