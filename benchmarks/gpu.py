@@ -27,6 +27,7 @@ from upright.train.learner import Learner
 
 METHODS = ("std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL-C(mix, S-PGD)")
 CUDA = torch.device("cuda")
+FAST = Speed()
 
 
 def random_data(count: int) -> LabelledImages:
@@ -56,38 +57,27 @@ def milliseconds(work: Callable[[], object], repeats: int) -> float:
 
 def step_time(objective: str, data: LabelledImages, speed: Speed, steps: int = 100) -> float:
     """Milliseconds a step of one run alone."""
-    learner = Learner(_recipe(objective, 0), data, CUDA, speed)
-    began = time.perf_counter()
-    learner.step(0)
-    torch.cuda.synchronize()
-    print(f"    {objective}: ready after {time.perf_counter() - began:.0f} s", flush=True)
-
-    def run() -> None:
-        for step in range(steps):
-            learner.step(step)
-
-    return milliseconds(run, 5) / steps
+    return together_time(objective, data, 1, steps, speed)
 
 
-def together_time(objective: str, data: LabelledImages, count: int, steps: int = 50) -> float:
+def together_time(
+    objective: str, data: LabelledImages, count: int, steps: int = 50, speed: Speed = FAST
+) -> float:
     """Milliseconds per run and step of several runs at once, as ``train_together`` has them."""
-    learners = [Learner(_recipe(objective, seed), data, CUDA, Speed()) for seed in range(count)]
+    learners = [Learner(_recipe(objective, seed), data, CUDA, speed) for seed in range(count)]
+    began = time.perf_counter()
     for learner in learners:
         learner.make_ready()
-
-    def run() -> None:
+    print(f"    {objective}: ready after {time.perf_counter() - began:.0f} s", flush=True)
+    times = []
+    for _ in range(6):
+        began = time.perf_counter()
         for step in range(steps):
             for learner in learners:
                 learner.step(step)
-
-    times = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize()  # on all streams: each run has one of its own
         times.append(time.perf_counter() - began)
-    return 1000 * statistics.median(times) / steps / count
+    return 1000 * statistics.median(times[1:]) / steps / count
 
 
 def grid_model() -> FusedResNet:
@@ -143,7 +133,7 @@ def main() -> None:
     data = random_data(50_000)
     if "steps" in wanted:
         for objective in METHODS:
-            note(f"{objective} step, ms", step_time(objective, data, Speed()))
+            note(f"{objective} step, ms", step_time(objective, data, FAST))
     if "together" in wanted:
         for count in (4,):
             name = f"KL(rob, Wo-10), {count} runs at once, per run and step, ms"

@@ -136,6 +136,8 @@ def train_together(
     with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as held:
         fast = _possible_speed(speed or Speed(), place, ranks)
         _restore_at_end(held, fast)
+        if place.type == "cuda":  # what still runs after a failure reads memory of the learners
+            held.callback(torch.cuda.synchronize, place)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
             Learner(recipe, data, place, fast, ranks=ranks, sync_batch_norm=sync_batch_norm)
