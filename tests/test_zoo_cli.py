@@ -104,7 +104,10 @@ def test_the_explorer_takes_a_model_of_the_zoo(upright):
     assert len(list(Path("saved").glob("*.safetensors"))) == 2
 
 
-def test_the_list_has_every_model_with_its_numbers_and_names_what_is_damaged(entry, upright):
+def test_the_list_has_every_model_with_its_numbers_and_names_what_is_damaged(
+    entry, upright, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     card = replace(entry.card(), name="glyphs/bad")
     Entry(entry.folder, "glyphs/bad").write(card, b"")
     bad = entry.folder / "glyphs" / "bad.json"

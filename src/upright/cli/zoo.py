@@ -34,8 +34,8 @@ def list_models() -> None:
         return
     metrics = list(dict.fromkeys(metric for card in cards for metric in card.measured))
     table = Table(caption="accuracies in percent; in brackets the paper's, with standard error")
-    table.add_column("zoo:", overflow="fold")
-    table.add_column("trained by", overflow="fold")
+    for heading in ("zoo:", "trained by"):  # whole, to be copied
+        table.add_column(heading, no_wrap=True, overflow="fold")
     for heading in (*metrics, "images"):
         table.add_column(heading, justify="right")
     for card in cards:

@@ -3,8 +3,8 @@
     from upright import zoo
 
     zoo.names()
-    network = zoo.load("cifar10/kl-rob-wo10")
-    print(zoo.to_markdown(zoo.card("cifar10/kl-rob-wo10")))
+    network = zoo.load("cifar10/l2-rob-wo10")
+    print(zoo.to_markdown(zoo.card("cifar10/l2-rob-wo10")))
 
 An entry is two files, ``DATASET/NAME.safetensors`` with the weights and ``DATASET/NAME.json`` with
 the card: how it was trained, and what these very weights were measured to do.
