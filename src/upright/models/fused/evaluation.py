@@ -1,9 +1,10 @@
-"""A ResNet in evaluation mode with one kernel for each convolution, on a GPU.
+"""A ResNet in evaluation mode with one kernel for each convolution, or each stage, on a GPU.
 
 Layer by layer, a narrow network spends its time on reading and writing activations: convolution,
 norm, activation and sum each pass over memory. In evaluation mode a norm is an affine map, so all
-of it fits into the convolution's own kernel. The search for x' and the evaluation of a grid are
-made of such passes; an ascent on the pose needs the way back to the images too.
+of it fits into the convolution's own kernel; and where a stage's activations fit into shared
+memory, one kernel takes all its convolutions. The search for x' and the evaluation of a grid are
+made of such passes; an ascent on the pose needs the way back to the images too (``ascent.py``).
 """
 
 from __future__ import annotations
