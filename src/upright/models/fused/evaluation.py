@@ -97,6 +97,7 @@ class FusedResNet:
         self._frozen: dict[torch.dtype, Weights] = {}
         self._graphs: dict[torch.Size, _Graph] = {}
         self._pool: Any = None
+        self._stream: torch.cuda.Stream | None = None
 
     def freeze(self) -> FusedResNet:
         """Keep the weights as they are now, for a network that is no longer trained."""
@@ -140,10 +141,18 @@ class FusedResNet:
         return averaged_logits(features, self.model.linear.weight, self.model.linear.bias)[1]
 
     def _record(self, images: Tensor, weights: Weights) -> _Graph:
-        """Record a pass: launching its kernels one by one would take as long as they run."""
+        """Record a pass: launching its kernels one by one would take as long as they run.
+
+        On a stream of the images' device: PyTorch's own for recording is on the first device that
+        was asked for one, and there nothing of the pass would be seen.
+        """
         self._run(images, weights)  # chooses and compiles the kernels
+        self._stream = self._stream or torch.cuda.Stream(images.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with (
+            torch.cuda.device_of(images),
+            torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
+        ):
             logits = self._run(images, weights)
         self._pool = graph.pool()
         return _Graph(graph, images, logits)
