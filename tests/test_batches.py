@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from upright.data import LabelledImages
 from upright.seeds import seed_for
 from upright.train import Recipe
-from upright.train.batches import Batches, augment
+from upright.train.batches import Batches, augment, augmented_rows
 
 
 def recipe(**changes: object) -> Recipe:
@@ -125,3 +126,17 @@ def test_without_augmentation_images_stay_as_they_are_and_nothing_is_drawn() -> 
     before = generator.get_state()
     assert augment(images, recipe(flips=False), generator).equal(images)
     assert generator.get_state().equal(before)
+
+
+def test_rows_are_images_in_float32_whatever_the_default_is_and_their_labels() -> None:
+    images = (255 * pictures(6)).byte()
+    data = LabelledImages(images, torch.tensor([0, 1, 2, 0, 1, 2]), ("a", "b", "c"))
+    torch.set_default_dtype(torch.float64)
+    try:
+        rows = torch.tensor([4, 0, 4])
+        taken, labels = augmented_rows(data, rows, recipe(flips=False), torch.Generator())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert taken.dtype == torch.float32
+    assert taken.equal(data.as_float()[[4, 0, 4]])
+    assert labels.tolist() == [1, 0, 1]

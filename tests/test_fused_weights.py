@@ -48,7 +48,8 @@ def test_kernels_are_those_of_the_network_in_half_precision() -> None:
 @pytest.mark.parametrize("some", [range(5), range(1, 5), range(6, 9), range(10, 13), range(7, 8)])
 def test_arranged_kernels_are_the_kernels_arranged(some: range, transposed: bool) -> None:
     weights = weights_of(Layers(network()))
-    kernels, channels = weights.of(some)[0], weights.widths[some.start]
+    kernels = torch.cat([weights.kernels[number] for number in some])
+    channels = weights.widths[some.start]
     found = weights.arranged(some, transposed=transposed)
     assert found.equal(arrange(kernels, channels, transposed=transposed))
 

@@ -53,7 +53,8 @@ def augmented_rows(
 ) -> tuple[Tensor, Tensor]:
     """Take rows of the data: images in [0, 1], augmented as the recipe says, and their labels."""
     if not _has_kernel(data):
-        return augment(data.images[rows] / 255, recipe, generator, part), data.labels[rows]
+        images = data.images[rows].float() / 255
+        return augment(images, recipe, generator, part), data.labels[rows]
     from upright.train.batch_kernels import take_rows
 
     part = part or ALONE.part(len(rows))

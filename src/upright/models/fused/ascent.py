@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from upright.models.fused.both_ways import BothWays
 from upright.models.fused.deep import shape_of
@@ -43,6 +44,7 @@ class _Pass(torch.autograd.Function):
         return logits
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         from upright.models.fused.backward_kernels import pooled_gradient
         from upright.models.fused.head_kernels import gradient_of_averages

@@ -45,7 +45,7 @@ class BothWays:
         size = (2 * blocks + 1, groups, shape.threads, 2)
         signs = torch.empty(size, dtype=torch.int32, device=active.device)
         passed = Passed(torch.empty_like(raw), torch.empty_like(active), signs)
-        _, scale, shift = weights.of(convolutions)
+        scale, shift = weights.norms(convolutions)
         with torch.cuda.device_of(active):
             self._forward.launch(
                 groups,
@@ -84,14 +84,14 @@ class BothWays:
             The gradient of the sums that enter, or with a stem that of the images.
         """
         found, blocks = torch.empty_like(gradient), self.shape.blocks_of(convolutions)
-        norms = range(convolutions.stop - 1 - 2 * blocks, convolutions.stop - 1)
+        before = range(convolutions.stop - 1 - 2 * blocks, convolutions.stop - 1)
         with torch.cuda.device_of(gradient):
             self._back.launch(
                 self.shape.groups_for(len(gradient)),
                 gradient,
                 found,
                 weights.arranged(convolutions, transposed=True),
-                weights.of(norms)[1],
+                weights.norms(before)[0],
                 signs,
                 int(active_shortcut),
                 len(gradient),

@@ -92,6 +92,12 @@ __device__ __forceinline__ void add(uint32_t both, float& low, float& high) {
     low += more_low, high += more_high;
 }
 
+// Norm and leaky ReLU.
+__device__ __forceinline__ float activate(float value, float scale, float shift) {
+    const float normed = value * scale + shift;
+    return fmaxf(normed, normed * SLOPE);
+}
+
 struct alignas(16) Chunk {  // eight channels of a pixel
     uint32_t pairs[4];
 };

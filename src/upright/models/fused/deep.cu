@@ -25,11 +25,6 @@ constexpr int CONVOLUTION = 9 * DEPTH * DEPTH * 32;  // weights of a convolution
 static_assert(WIDTH == 8, "eight pixels of a line are what ldmatrix reads at once");
 static_assert(STEP % THREADS == 0 && THREADS / 32 % DEPTH == 0, "warps share a step's weights");
 
-__device__ __forceinline__ float activate(float value, float scale, float shift) {
-    const float normed = value * scale + shift;
-    return fmaxf(normed, normed * SLOPE);
-}
-
 // The part of a convolution for a column of taps and INNER times 16 channels before.
 struct Step {
     int convolution, number, across, before;

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from upright.models.fused.stage import Shape
+from upright.models.fused.warps import LINES
 
 __all__ = ["DeepShape", "shape_of"]
 
@@ -50,8 +50,8 @@ class DeepShape(Shape):
 
     @property
     def fits(self) -> bool:
-        half = self.dtype in (torch.float16, torch.bfloat16)
-        return (self.channels, self.height, self.width) == (64, 8, 8) and half and not self.stem
+        size = self.channels, self.height, self.width
+        return size == (64, LINES, LINES) and self.is_half and not self.stem
 
     @property
     def options(self) -> list[str]:

@@ -1,9 +1,10 @@
-"""A ResNet in evaluation mode with one kernel for each convolution, on a GPU.
+"""A ResNet in evaluation mode with one kernel for each convolution, or each stage, on a GPU.
 
 Layer by layer, a narrow network spends its time on reading and writing activations: convolution,
 norm, activation and sum each pass over memory. In evaluation mode a norm is an affine map, so all
-of it fits into the convolution's own kernel. The search for x' and the evaluation of a grid are
-made of such passes; an ascent on the pose needs the way back to the images too.
+of it fits into the convolution's own kernel; and where a stage's activations fit into shared
+memory, one kernel takes all its convolutions. The search for x' and the evaluation of a grid are
+made of such passes; an ascent on the pose needs the way back to the images too (``ascent.py``).
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class FusedResNet:
         self._frozen: dict[torch.dtype, Weights] = {}
         self._graphs: dict[torch.Size, _Graph] = {}
         self._pool: Any = None
+        self._stream: torch.cuda.Stream | None = None
 
     def freeze(self) -> FusedResNet:
         """Keep the weights as they are now, for a network that is no longer trained."""
@@ -139,10 +141,18 @@ class FusedResNet:
         return averaged_logits(features, self.model.linear.weight, self.model.linear.bias)[1]
 
     def _record(self, images: Tensor, weights: Weights) -> _Graph:
-        """Record a pass: launching its kernels one by one would take as long as they run."""
+        """Record a pass: launching its kernels one by one would take as long as they run.
+
+        On a stream of the images' device: PyTorch's own for recording is on the first device that
+        was asked for one, and there nothing of the pass would be seen.
+        """
         self._run(images, weights)  # chooses and compiles the kernels
+        self._stream = self._stream or torch.cuda.Stream(images.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with (
+            torch.cuda.device_of(images),
+            torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
+        ):
             logits = self._run(images, weights)
         self._pool = graph.pool()
         return _Graph(graph, images, logits)

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
 from upright.models.fused.warps import HALF, LINES, STRIP, Activations
+from upright.models.fused.weights import Layers, Weights
 
-__all__ = ["LayerKernels", "LayerShape", "layer_kernels"]
+__all__ = ["LayerKernels", "LayerShape", "WholeLayers", "layer_kernels"]
 
 
 @dataclass(frozen=True)
@@ -210,3 +211,25 @@ def layer_kernels(shape: LayerShape, device: torch.device) -> LayerKernels | Non
         return None
     forward, backward = found
     return LayerKernels(shape, replace(forward, threads=shape.threads), backward)
+
+
+class WholeLayers:
+    """The convolutions that a kernel of ``layer.cu`` takes, and their weights as it reads them."""
+
+    def __init__(self, layers: Layers, weights: Weights, standard: Tensor) -> None:
+        self.kernels: dict[int, LayerKernels] = {}
+        self.weights: dict[int, Tensor] = {}
+        self.transposed: dict[int, Tensor] = {}
+        for stage in layers.stages:
+            # The convolution before a stage has its shape, too, but a shortcut from another.
+            numbers = range(max(1, 2 * stage.start), 2 * stage.stop + 1)
+            channels, (height, width) = layers.widths[numbers[0]], standard.shape[1:3]
+            for block in layers.blocks[: stage.start]:
+                height, width = -(-height // block.stride), -(-width // block.stride)
+            shape = LayerShape(channels, height, width, standard.dtype, layers.norms[0].eps)
+            kernels = layer_kernels(shape, standard.device)
+            if kernels is not None:
+                self.kernels |= dict.fromkeys(numbers, kernels)
+                self.weights |= zip(numbers, weights.arranged(numbers), strict=True)
+                back = weights.arranged(numbers, transposed=True)
+                self.transposed |= zip(numbers, back, strict=True)

@@ -44,11 +44,6 @@ private:
     __device__ int x(int right) const { return column + static_cast<int>(LANE / 4) + 8 * right; }
 };
 
-__device__ __forceinline__ float activate(float value, float scale, float shift) {
-    const float normed = value * scale + shift;
-    return fmaxf(normed, normed * SLOPE);
-}
-
 // Fill planes with zeros: those outside of an image stay.
 __device__ __forceinline__ void clear(Chunk* planes) {
     for (int each = threadIdx.x; each < 2 * IMAGES * PLANES * PIXELS; each += THREADS)

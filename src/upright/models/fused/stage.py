@@ -113,7 +113,7 @@ def run_blocks(
     Returns:
         The sums that leave the last block, and the activations, normed by the norm after it.
     """
-    _, scale, shift = weights.of(convolutions)
+    scale, shift = weights.norms(convolutions)
     raw_out, active_out = torch.empty_like(raw), torch.empty_like(active)
     with torch.cuda.device_of(active):
         kernel.launch(

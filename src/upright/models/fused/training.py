@@ -12,9 +12,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from upright.models.fused.layer import WholeLayers
 from upright.models.fused.layered import standard_images
-from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.fused.way_back import WayBack, as_parameters
+from upright.models.fused.weights import Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
 __all__ = ["FusedTraining"]
@@ -68,7 +71,7 @@ class _Pass(torch.autograd.Function):
         ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
         ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
         standard = standard_images(layers.model, images, dtype)
-        ctx.whole = _WholeLayers(layers, ctx.weights, standard)
+        ctx.whole = WholeLayers(layers, ctx.weights, standard)
         ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.whole, standard, ctx.sums)
         _track(layers, ctx.raw, ctx.sums)
         ctx.linear = weight.detach()
@@ -76,44 +79,21 @@ class _Pass(torch.autograd.Function):
         return logits
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
         from upright.models.fused.head_kernels import gradient_of_averages
 
         layers: Layers = ctx.layers
         pooled, *linear = gradient_of_averages(gradient.contiguous(), ctx.averages, ctx.linear)
-        back = _Backward(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
+        back = WayBack(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
         back.run(pooled)
         shift, scale = (row.split(layers.widths) for row in back.norms)
-        kernels = _as_parameters(layers, back.kernels)
+        kernels = as_parameters(layers, back.kernels)
         return None, None, None, None, *linear, *kernels, *scale, *shift
 
 
-class _WholeLayers:
-    """The convolutions that a kernel of ``layer.cu`` takes, and their weights as it reads them."""
-
-    def __init__(self, layers: Layers, weights: Weights, standard: Tensor) -> None:
-        from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
-
-        self.kernels: dict[int, LayerKernels] = {}
-        self.weights: dict[int, Tensor] = {}
-        self.transposed: dict[int, Tensor] = {}
-        for stage in layers.stages:
-            # The convolution before a stage has its shape, too, but a shortcut from another.
-            numbers = range(max(1, 2 * stage.start), 2 * stage.stop + 1)
-            channels, (height, width) = layers.widths[numbers[0]], standard.shape[1:3]
-            for block in layers.blocks[: stage.start]:
-                height, width = -(-height // block.stride), -(-width // block.stride)
-            shape = LayerShape(channels, height, width, standard.dtype, layers.norms[0].eps)
-            kernels = layer_kernels(shape, standard.device)
-            if kernels is not None:
-                self.kernels |= dict.fromkeys(numbers, kernels)
-                self.weights |= zip(numbers, weights.arranged(numbers), strict=True)
-                back = weights.arranged(numbers, transposed=True)
-                self.transposed |= zip(numbers, back, strict=True)
-
-
 def _forward(
-    layers: Layers, weights: Weights, whole: _WholeLayers, standard: Tensor, sums: Tensor
+    layers: Layers, weights: Weights, whole: WholeLayers, standard: Tensor, sums: Tensor
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     """What each convolution reads, and at last the features; and what each norm reads.
 
@@ -182,159 +162,3 @@ def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
     ]
     found = [*mean.split(layers.widths), *variance.split(layers.widths)]
     torch._foreach_lerp_(kept, found, share)
-
-
-class _Backward:
-    """From the gradient of the averaged features to those of all kernels and norms."""
-
-    def __init__(
-        self,
-        layers: Layers,
-        weights: Weights,
-        whole: _WholeLayers,
-        active: list[Tensor | None],
-        raw: list[Tensor],
-        sums: Tensor,
-        aside: torch.cuda.Stream | None,
-    ) -> None:
-        self.layers, self.weights, self.active, self.raw = layers, weights, active, raw
-        self.whole = whole
-        self.aside, self.kept = aside, list[Tensor]()
-        kernel_values = sum(layers.kernel_sizes)
-        zeros = torch.zeros(kernel_values + sums.numel(), device=sums.device)
-        self.kernels = zeros[:kernel_values].split(layers.kernel_sizes)
-        self.norms = zeros[kernel_values:].view_as(sums)
-        self.sums = sums.split(layers.widths, 1)
-        self.norm_sums = self.norms.split(layers.widths, 1)
-        self.epsilon = layers.norms[0].eps
-
-    def run(self, gradient: Tensor) -> None:
-        found, skip = self.from_averages(gradient), None
-        for block_number, block in reversed(list(enumerate(self.layers.blocks))):
-            number = 2 * block_number + 1
-            stream, found = self.through(number + 1, found, skip)
-            shortcut = stream if block.activate_shortcut else None
-            _, found = self.through(number, found, None, shortcut, keep=False)
-            skip = None if block.activate_shortcut else stream
-        self.of_weights(0, self.through_norm(0, found, skip))
-        if self.aside is not None:
-            torch.cuda.current_stream().wait_stream(self.aside)
-
-    def through(
-        self,
-        number: int,
-        found: Tensor,
-        skip: Tensor | None,
-        active_shortcut: Tensor | None = None,
-        *,
-        keep: bool = True,
-    ) -> tuple[Tensor | None, Tensor]:
-        """Through the norm after a convolution, the convolution, and the ReLU before it.
-
-        Gives the gradient of the convolution's output, to which ``skip`` was added, if it is to be
-        kept, and that of what the norm before it gave.
-        """
-        kernels = self.whole.kernels.get(number)
-        if kernels is None or not kernels.takes(skip):
-            stream = self.through_norm(number, found, skip)
-            return stream, self.to_norm(number, stream, active_shortcut)
-        scales, shifts = self.weights.scales, self.weights.shifts
-        return kernels.backward(
-            found,
-            self.raw[number],
-            (self.sums[number], self.norm_sums[number], scales[number]),
-            skip,
-            self.whole.transposed[number],
-            self.raw[number - 1],
-            (self.sums[number - 1], scales[number - 1], shifts[number - 1]),
-            active_shortcut,
-            self.norm_sums[number - 1],
-            self.kernels[number],
-            keep=keep,
-        )
-
-    def from_averages(self, gradient: Tensor) -> Tensor:
-        """Through the average over pixels and the last leaky ReLU."""
-        from upright.models.fused.backward_kernels import pooled_gradient
-
-        return pooled_gradient(
-            gradient,
-            self.raw[-1],
-            self.weights.scales[-1],
-            self.weights.shifts[-1],
-            slope=SLOPE,
-            epsilon=self.epsilon,
-            sums=self.sums[-1],
-            gradient_sums=self.norm_sums[-1],
-        )
-
-    def to_norm(
-        self, number: int, gradient: Tensor, active_shortcut: Tensor | None = None
-    ) -> Tensor:
-        """Through convolution ``number`` and the leaky ReLU before it."""
-        from upright.models.fused.backward_kernels import gradient_before_norm
-
-        self.of_weights(number, gradient)
-        return gradient_before_norm(
-            gradient,
-            self.weights.kernels[number],
-            self.raw[number - 1],
-            self.sums[number - 1],
-            self.weights.scales[number - 1],
-            self.weights.shifts[number - 1],
-            self.norm_sums[number - 1],
-            stride=self.layers.convolutions[number].stride[0],
-            slope=SLOPE,
-            epsilon=self.epsilon,
-            active_shortcut=active_shortcut,
-        )
-
-    def through_norm(self, number: int, gradient: Tensor, shortcut: Tensor | None = None) -> Tensor:
-        from upright.models.fused.backward_kernels import join
-
-        return join(
-            gradient,
-            self.raw[number],
-            self.sums[number],
-            self.norm_sums[number],
-            self.weights.scales[number],
-            epsilon=self.epsilon,
-            shortcut=shortcut,
-        )
-
-    def source(self, number: int) -> Tensor:
-        """What convolution ``number`` read."""
-        from upright.models.fused.forward_kernels import activate
-
-        known = self.active[number]
-        if known is not None:
-            return known
-        before = number - 1
-        scale, shift = self.weights.scales[before], self.weights.shifts[before]
-        norm = self.sums[before], scale, shift
-        return activate(self.raw[before], *norm, slope=SLOPE, epsilon=self.epsilon)
-
-    def of_weights(self, number: int, gradient: Tensor) -> None:
-        """Sum the gradient of weights, for which nothing waits: beside the way back."""
-        from upright.models.fused.backward_kernels import gradient_of_weights
-
-        stride = self.layers.convolutions[number].stride[0]
-        source, out = self.source(number), self.kernels[number]
-        if self.aside is None:
-            gradient_of_weights(source, gradient, out, stride=stride)
-            return
-        # The memory must not be given away before the other stream has read it.
-        self.kept += [source, gradient]
-        self.aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.aside):
-            gradient_of_weights(source, gradient, out, stride=stride)
-
-
-def _as_parameters(layers: Layers, kernels: tuple[Tensor, ...]) -> list[Tensor]:
-    """Gradients of kernels in the shape of the parameters; without a copy but for the stem's."""
-    found = []
-    for convolution, kernel in zip(layers.convolutions, kernels, strict=True):
-        padded = max(PADDED, convolution.in_channels)
-        laid_out = kernel.view(convolution.out_channels, 3, 3, padded).permute(0, 3, 1, 2)
-        found.append(laid_out[:, : convolution.in_channels])
-    return found

@@ -6,11 +6,6 @@
 // products, sixteen at a time, so both are read transposed. The activations are made here, of what
 // the norm before the convolution read. Warps of their own do it, beside those that convolve.
 
-__device__ __forceinline__ float activate(float value, float factor, float offset) {
-    const float normed = value * factor + offset;
-    return fmaxf(normed, normed * SLOPE);
-}
-
 // A row of a group's sums, of one output channel, is such that four rows lie in different banks.
 constexpr int PADDING = 8;
 

@@ -51,12 +51,11 @@ class Weights:
     def shifts(self) -> list[Tensor]:
         return list(self.all_shifts.split(self.widths))
 
-    def of(self, convolutions: range) -> tuple[Tensor, Tensor, Tensor]:
-        """Kernels, scales and shifts of some convolutions in a row."""
+    def norms(self, convolutions: range) -> tuple[Tensor, Tensor]:
+        """Scales and shifts of the norms that follow some convolutions in a row."""
         first, last = convolutions.start, convolutions.stop
-        kernels = slice(sum(self.kernel_sizes[:first]), sum(self.kernel_sizes[:last]))
         norms = slice(sum(self.widths[:first]), sum(self.widths[:last]))
-        return self.all_kernels[kernels], self.all_scales[norms], self.all_shifts[norms]
+        return self.all_scales[norms], self.all_shifts[norms]
 
     def arranged(self, convolutions: range, *, transposed: bool = False) -> Tensor:
         """Kernels of some convolutions in a row, all of them ``square`` and of one shape, as
