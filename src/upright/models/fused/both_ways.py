@@ -103,14 +103,6 @@ class BothWays:
 @cache
 def both_ways(shape: Shape, device: torch.device) -> BothWays | None:
     """Compile the kernels for a shape; None where it does not fit, or cannot be compiled here."""
-    if not shape.fits:
-        return None
-    found = kernels_for(
-        device,
-        f"{shape.program}.cu",
-        (shape.program, f"{shape.program}_back"),
-        shape.options,
-        threads=shape.threads,
-        shared_bytes=shape.shared_bytes,
-    )
+    names = shape.program, f"{shape.program}_back"
+    found = kernels_for(shape, device, f"{shape.program}.cu", names)
     return None if found is None else BothWays(shape, *found)

@@ -197,20 +197,11 @@ class LayerKernels:
 @cache
 def layer_kernels(shape: LayerShape, device: torch.device) -> LayerKernels | None:
     """Compile the kernels for a shape; None where it does not fit, or cannot be compiled here."""
-    if not shape.fits:
-        return None
-    found = kernels_for(
-        device,
-        "layer.cu",
-        ("layer_forward", "layer_backward"),
-        shape.options,
-        threads=shape.threads_backward,
-        shared_bytes=shape.shared_bytes,
-    )
+    found = kernels_for(shape, device, "layer.cu", ("layer_forward", "layer_backward"))
     if found is None:
         return None
     forward, backward = found
-    return LayerKernels(shape, replace(forward, threads=shape.threads), backward)
+    return LayerKernels(shape, forward, replace(backward, threads=shape.threads_backward))
 
 
 class WholeLayers:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["CudaKernel", "as_argument", "kernels_for", "source_of"]
+__all__ = ["CudaKernel", "KernelShape", "as_argument", "kernels_for", "source_of"]
 
 _MOST_SHARED_BYTES, _PART_SHARED = 8, 9
 """The driver's numbers for a function's largest dynamic shared memory, and for the part of the
@@ -65,32 +66,47 @@ def as_argument(value: Tensor | int | None) -> ctypes.c_void_p | ctypes.c_int:
     return ctypes.c_void_p(None if value is None else value.data_ptr())
 
 
+class KernelShape(Protocol):
+    """What kernels are compiled for, and how they cut the work."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the kernels take it."""
+
+    @property
+    def options(self) -> list[str]:
+        """For the compiler, such as ``-DWIDTH=32``."""
+
+    @property
+    def threads(self) -> int:
+        """Of a group."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a group."""
+
+
 def kernels_for(
-    device: torch.device,
-    file: str,
-    names: Sequence[str],
-    options: Sequence[str],
-    *,
-    threads: int,
-    shared_bytes: int,
+    shape: KernelShape, device: torch.device, file: str, names: Sequence[str]
 ) -> list[CudaKernel] | None:
-    """Compile kernels for a device; None, with a warning, where that cannot be done.
+    """Compile kernels for a shape; None where it does not fit, or, with a warning, where that
+    cannot be done.
 
     Args:
+        shape: of what they take.
         device: of which there are none where this is not a GPU by NVIDIA from Ampere on.
         file: of this folder; ``convolve.cuh`` comes before it.
         names: of ``extern "C"`` functions in it.
-        options: for the compiler, such as ``-DWIDTH=32``.
-        threads: of a group.
-        shared_bytes: of a group.
     """
+    if not shape.fits:
+        return None
     if device.type != "cuda" or torch.version.cuda is None:
         return None
     if torch.cuda.get_device_capability(device) < (8, 0):
         return None
     try:
         with torch.cuda.device(device):
-            return _load(source_of(file), names, options, threads, shared_bytes)
+            return _load(source_of(file), names, shape)
     except (OSError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         warnings.warn(f"networks run layer by layer: {reason}", RuntimeWarning, stacklevel=3)
@@ -108,11 +124,9 @@ def source_of(file: str) -> str:
     return text("convolve.cuh") + text(file)
 
 
-def _load(
-    source: str, names: Sequence[str], options: Sequence[str], threads: int, shared_bytes: int
-) -> list[CudaKernel]:
+def _load(source: str, names: Sequence[str], shape: KernelShape) -> list[CudaKernel]:
     major, minor = torch.cuda.get_device_capability()
-    content = _compile(source, [f"--gpu-architecture=sm_{major}{minor}", *options])
+    content = _compile(source, [f"--gpu-architecture=sm_{major}{minor}", *shape.options])
     driver, module, found = _driver(), ctypes.c_void_p(), list[CudaKernel]()
     context = ctypes.c_void_p()
     _check_driver(driver.cuCtxGetCurrent(ctypes.byref(context)))
@@ -120,10 +134,10 @@ def _load(
     for name in names:
         function = ctypes.c_void_p()
         _check_driver(driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
-        _check_driver(driver.cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shared_bytes))
-        if shared_bytes > 48 * 1024:
+        _check_driver(driver.cuFuncSetAttribute(function, _MOST_SHARED_BYTES, shape.shared_bytes))
+        if shape.shared_bytes > 48 * 1024:
             _check_driver(driver.cuFuncSetAttribute(function, _PART_SHARED, 100))
-        found.append(CudaKernel(function, context, threads, shared_bytes))
+        found.append(CudaKernel(function, context, shape.threads, shape.shared_bytes))
     return found
 
 

@@ -79,16 +79,7 @@ class Shape(Activations):
 @cache
 def stage_kernel(shape: Shape, device: torch.device) -> CudaKernel | None:
     """Compile the kernel for a shape; None where it does not fit, or cannot be compiled here."""
-    if not shape.fits:
-        return None
-    found = kernels_for(
-        device,
-        f"{shape.program}.cu",
-        (shape.program,),
-        shape.options,
-        threads=shape.threads,
-        shared_bytes=shape.shared_bytes,
-    )
+    found = kernels_for(shape, device, f"{shape.program}.cu", (shape.program,))
     return None if found is None else found[0]
 
 
