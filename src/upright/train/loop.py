@@ -127,17 +127,13 @@ def train_together(
     # First of all: what is edited from now on is not what trains.
     origin = origin_on(place, processes=ranks.size)
     data = _shared_data(data, list(recipes.values()))
-    digest = data.digest()
-    if len(set(ranks.gather(digest))) > 1:
-        raise ValueError("the processes have different data; give all of them the same files")
+    digest = _common_digest(data, ranks)
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
     # Its own device only: a process has no business on the GPUs of other ranks.
     forked = torch.random.fork_rng([place] if place.type == "cuda" else [])
     with forked, _interruptions(ranks) as stop, contextlib.ExitStack() as held:
         fast = _possible_speed(speed or Speed(), place, ranks)
-        _restore_at_end(held, fast)
-        if place.type == "cuda":  # what still runs after a failure reads memory of the learners
-            held.callback(torch.cuda.synchronize, place)
+        _restore_at_end(held, fast, place)
         # Before the folders: a recipe that cannot be followed must not leave its name on one.
         learners = [
             Learner(recipe, data, place, fast, ranks=ranks, sync_batch_norm=sync_batch_norm)
@@ -171,13 +167,15 @@ def train_together(
     ]
 
 
-def _restore_at_end(held: contextlib.ExitStack, speed: Speed) -> None:
-    """Put back what learners set for the whole process."""
+def _restore_at_end(held: contextlib.ExitStack, speed: Speed, device: torch.device) -> None:
+    """Put back what learners set for the whole process, when all is done that they began."""
     benchmark = torch.backends.cudnn.benchmark
     held.callback(setattr, torch.backends.cudnn, "benchmark", benchmark)
     if speed.compile:  # without, nothing has imported dynamo, which takes a while
         limit = torch._dynamo.config.recompile_limit
         held.callback(setattr, torch._dynamo.config, "recompile_limit", limit)
+    if device.type == "cuda":  # what still runs after a failure reads memory of the learners
+        held.callback(torch.cuda.synchronize, device)
 
 
 def _raise_failure(runs: list[_Run], *, stopped: bool) -> None:
@@ -318,6 +316,14 @@ def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> Labelled
     if data is None:
         data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
     return data
+
+
+def _common_digest(data: LabelledImages, ranks: Ranks) -> str:
+    """The digest of data that all processes share."""
+    digest = data.digest()
+    if len(set(ranks.gather(digest))) > 1:
+        raise ValueError("the processes have different data; give all of them the same files")
+    return digest
 
 
 def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
