@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -39,6 +41,16 @@ from upright.models.resnet import ResNet
 
 HERE = Path(__file__).parent / "on_host"
 
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+DEVICES = [
+    pytest.param("cpu", marks=needs_compiler),
+    pytest.param(
+        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+    ),
+]
+"""Where kernels run: emulated, or as they are."""
+
 
 @dataclass(frozen=True)
 class HostKernel:
@@ -51,14 +63,17 @@ class HostKernel:
         self.library[f"run_{self.name}"](groups, *map(as_argument, arguments))
 
 
-def compiled(program: str, shape: Shape | LayerShape, folder: Path) -> ctypes.CDLL:
+def compiled(shape: Shape | LayerShape, folder: Path) -> ctypes.CDLL:
     """The kernels of one shape, for a CPU."""
-    library = folder / f"{program}-{abs(hash(shape))}.so"
+    source, about = "layer.cpp", list[str]()
+    if isinstance(shape, Shape):
+        source = "blocks.cpp"
+        about = [f"-DPROGRAM={shape.program}", f'-DKERNELS="{shape.program}.cu"']
+    library = folder / f"{type(shape).__name__}-{abs(hash(shape))}.so"
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-Wno-unknown-pragmas"]
     kernels = Path(str(files("upright.models.fused")))
-    options = [*shape.options, f"-DSHARED_BYTES={shape.shared_bytes}", f"-I{kernels}"]
-    source = HERE / f"{program}.cpp"
-    subprocess.run([*command, *options, "-o", str(library), str(source)], check=True)
+    options = [*about, *shape.options, f"-DSHARED_BYTES={shape.shared_bytes}", f"-I{kernels}"]
+    subprocess.run([*command, *options, "-o", str(library), str(HERE / source)], check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -69,13 +84,13 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callab
     def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
         if not shape.fits:
             return None
-        return HostKernel(compiled(shape.program, shape, folder), shape.program)
+        return HostKernel(compiled(shape, folder), shape.program)
 
     @cache
     def layer_kernels(shape: LayerShape, _device: torch.device) -> LayerKernels | None:
         if not shape.fits:
             return None
-        library = compiled("layer", shape, folder)
+        library = compiled(shape, folder)
         ways = (HostKernel(library, f"layer_{way}") for way in ("forward", "backward"))
         return LayerKernels(shape, *ways)  # type: ignore[arg-type]
 
@@ -83,7 +98,7 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callab
     def both_ways(shape: Shape, _device: torch.device) -> BothWays | None:
         if not shape.fits:
             return None
-        library = compiled(shape.program, shape, folder)
+        library = compiled(shape, folder)
         ways = (HostKernel(library, f"{shape.program}{way}") for way in ("", "_back"))
         return BothWays(shape, *ways)  # type: ignore[arg-type]
 

@@ -6,7 +6,6 @@ On a CPU the kernels are emulated, and where there is a GPU they also run as the
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from host_kernels import on_cpu
+from host_kernels import DEVICES, on_cpu
 from upright.models.fused.both_ways import BothWays, both_ways
 from upright.models.fused.deep import DeepShape
 from upright.models.fused.stage import Shape
 from upright.models.fused.weights import PADDED, Layers
 from upright.models.resnet import SLOPE, ResNet
 
-NO_COMPILER, NO_GPU = shutil.which("g++") is None, not torch.cuda.is_available()
 
-
-@pytest.fixture(
-    params=[
-        pytest.param("cpu", marks=pytest.mark.skipif(NO_COMPILER, reason="needs g++")),
-        pytest.param("cuda", marks=pytest.mark.skipif(NO_GPU, reason="needs a GPU")),
-    ]
-)
+@pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cpu":  # without a GPU there is no device to change to
         monkeypatch.setattr(torch.cuda, "device_of", lambda _: contextlib.nullcontext())

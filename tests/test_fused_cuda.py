@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from host_kernels import HostKernel, compiled, on_cpu
+from host_kernels import DEVICES, HostKernel, compiled, needs_compiler, on_cpu
+from interpreter import needs_triton, said_in_interpreter
 from upright.models import build_network
 from upright.models.fused.deep import DeepShape, shape_of
 from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
@@ -34,17 +29,6 @@ from upright.models.resnet import SLOPE, ResNet
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU there is no device to change to."""
     monkeypatch.setattr(torch.cuda, "device_of", lambda _: contextlib.nullcontext())
-
-
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-
-DEVICES = [
-    pytest.param("cpu", marks=needs_compiler),
-    pytest.param(
-        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-    ),
-]
-"""Where the kernels of layers run: emulated, or as they are."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +84,7 @@ def test_kernel_gives_what_the_blocks_give(
     packed = arrange(kernels.flatten(), channels)
     pointers = (active, raw, active_out, raw_out, packed, scale, shift, None)
     groups = -(-images // shape.images)
-    library = compiled(shape.program, shape, tmp_path)
+    library = compiled(shape, tmp_path)
     HostKernel(library, shape.program).launch(groups, *pointers, images, 2)
     expected = blocks_one_by_one(
         active.double().permute(0, 3, 1, 2),
@@ -268,18 +252,9 @@ def test_a_layer_backward(
 
 
 @needs_compiler
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+@needs_triton
 def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("host_kernels.py")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), str(tmp_path)],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = said_in_interpreter("host_kernels.py", str(tmp_path))
     for name, error in found["cuda"].items():
         assert error != found["triton"][name], name  # other kernels round in another order
         assert error < 1.5 * found["triton"][name], name
