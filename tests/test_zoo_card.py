@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from torch import nn
@@ -147,6 +148,17 @@ def check_shipped(entry: Entry) -> None:
 @pytest.mark.parametrize("entry", Entry.all_in(SHIPPED), ids=lambda entry: entry.name)
 def test_what_is_shipped_is_whole_and_was_measured_on_all_of_the_known_test_images(entry):
     check_shipped(entry)
+
+
+def test_the_page_of_the_zoo_lists_what_is_shipped_with_the_numbers_of_the_cards():
+    page = (Path(__file__).parents[1] / "docs" / "zoo.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if re.match(r"\| `(cifar10|svhn)/", line)]
+    expected = set()
+    for shipped in Entry.all_in(SHIPPED):
+        card = shipped.card()
+        shown = [f"{100 * card.measured[m].measured[m]:.2f}" for m in ("nat", "grid-775")]
+        expected.add(f"| `{card.name}` | `{card.recipe.objective}` | {' | '.join(shown)} |")
+    assert set(rows) == expected
 
 
 def test_the_check_of_what_is_shipped_sees_what_is_wrong(entry):
