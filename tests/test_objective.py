@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import get_args
 
 import pytest
 import torch
@@ -93,7 +94,7 @@ def test_originals_come_first_in_the_one_batch_of_the_training_pass() -> None:
 
 
 @pytest.mark.parametrize("fill", ["black", "reflection", "border"])
-@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("interpolation", get_args(Interpolation))
 def test_search_and_training_pass_move_images_in_the_same_way(
     fill: Fill, interpolation: Interpolation
 ) -> None:

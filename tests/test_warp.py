@@ -17,6 +17,7 @@ from upright.warp import Fill, Interpolation
 
 FILLS: tuple[Fill, ...] = get_args(Fill)
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
+NUMPY_MODES: dict[Fill, Any] = {"black": "constant", "reflection": "symmetric", "border": "edge"}
 SIZES = [(1, 1), (1, 5), (4, 7), (6, 3), (8, 8), (9, 9)]
 POSES = [(0.3, -0.7, 0.0), (1.6, 2.2, 30.0), (-2.9, 0.4, -17.3), (11.3, -9.7, 203.0), (0, 0, 45.1)]
 
@@ -35,7 +36,7 @@ def poses_of(triples: list[Any]) -> Pose:
 
 class TestReferences:
     @every_fill
-    @every_interpolation
+    @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic"])
     @pytest.mark.parametrize(("height", "width"), SIZES)
     def test_agrees_with_a_loop_over_pixels(
         self, height: int, width: int, fill: Fill, interpolation: Interpolation
@@ -53,6 +54,19 @@ class TestReferences:
         moved = warp(images, poses_of(POSES), fill=fill)
         for image, result, pose in zip(images, moved, POSES, strict=True):
             expected = scipy_warp(image.numpy(), *pose, fill)
+            np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-9)
+
+    @every_fill
+    @pytest.mark.parametrize(("height", "width"), [*SIZES, (32, 32)])
+    def test_twice_is_a_turn_and_then_a_shift_on_a_canvas_with_room_for_both(
+        self, height: int, width: int, fill: Fill
+    ) -> None:
+        images, room = noise(len(POSES), 1, height, width), 40
+        moved = warp(images, poses_of(POSES), fill=fill, interpolation="bilinear-twice")
+        for image, result, (dx, dy, angle) in zip(images, moved, POSES, strict=True):
+            around = np.pad(image.numpy(), [(0, 0), (room, room), (room, room)], NUMPY_MODES[fill])
+            shifted = scipy_warp(scipy_warp(around, 0, 0, angle, fill), dx, dy, 0, fill)
+            expected = shifted[:, room:-room, room:-room]
             np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-9)
 
     @every_fill
@@ -87,8 +101,7 @@ class TestExactness:
         self, height: int, width: int, fill: Fill, interpolation: Interpolation
     ) -> None:
         images = noise(1, 2, height, width, dtype=torch.float32)
-        mode: Any = {"black": "constant", "reflection": "symmetric", "border": "edge"}[fill]
-        around = np.pad(images.numpy(), [(0, 0), (0, 0), (5, 5), (5, 5)], mode=mode)
+        around = np.pad(images.numpy(), [(0, 0), (0, 0), (5, 5), (5, 5)], NUMPY_MODES[fill])
         for dx, dy in [(1, 0), (0, -1), (3, -2), (-5, 4)]:
             moved = warp(images, Pose.of(dx, dy), fill=fill, interpolation=interpolation)
             expected = around[..., 5 - dy : 5 - dy + height, 5 - dx : 5 - dx + width]
@@ -111,14 +124,18 @@ class TestExactness:
         assert torch.equal(warp(images, Pose.of(angle=180)), images.flip(2, 3))
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-    def test_half_precision_is_rounded_once_at_the_end(self, dtype: torch.dtype) -> None:
+    @every_interpolation
+    def test_half_precision_is_rounded_once_at_the_end(
+        self, dtype: torch.dtype, interpolation: Interpolation
+    ) -> None:
         images, pose = noise(3, 1, 32, 32, dtype=dtype), Pose.of([0.3, 1.7, -2.2], 1.1, 13.0)
-        assert torch.equal(warp(images, pose), warp(images.float(), pose).to(dtype))
+        exact = warp(images.float(), pose, interpolation=interpolation)
+        assert torch.equal(warp(images, pose, interpolation=interpolation), exact.to(dtype))
 
 
 class TestGradients:
     @every_fill
-    @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+    @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "bilinear-twice"])
     def test_gradcheck_in_images_and_pose(self, fill: Fill, interpolation: Interpolation) -> None:
         images = noise(2, 1, 3, 4).requires_grad_()
         poses = torch.tensor([[0.31, -0.62, 11.0], [-1.43, 0.27, 97.0]], dtype=torch.float64)

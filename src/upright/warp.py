@@ -3,15 +3,16 @@
 Convention
 ----------
 Pixel centres lie at half-integers (``align_corners=False``), so the centre of an even-sized image
-lies between pixels. The rotation and the translation are one affine map and one resampling. A zero
-pose gives back the image bit for bit, and a shift by whole pixels or a turn of a square image by 90
-degrees is exact, at every size.
+lies between pixels. The rotation and the translation are one affine map and one resampling, but not
+with ``bilinear-twice``. A zero pose gives back the image bit for bit, and a shift by whole pixels
+or a turn of a square image by 90 degrees is exact, at every size.
 
 ``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -24,7 +25,7 @@ __all__ = ["Fill", "Interpolation", "check_options", "warp", "warp_all"]
 
 Fill = Literal["black", "reflection", "border"]
 """What lies outside an image."""
-Interpolation = Literal["nearest", "bilinear", "bicubic"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "bilinear-twice"]
 """How a value between pixels is made."""
 
 # Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
@@ -46,7 +47,8 @@ def warp(
         pose: of shape (N,), or (1,) for the same pose everywhere. With axes in front, as in (k, N),
             every image is moved k times.
         fill: what lies outside an image: ``black``, its ``reflection``, or its ``border`` pixels.
-        interpolation: ``nearest``, ``bilinear`` or ``bicubic``.
+        interpolation: ``nearest``, ``bilinear`` or ``bicubic``; or ``bilinear-twice``, which turns
+            images and then shifts what came out, as the paper's authors do: it blurs more.
         canvas: pad by this many black pixels on every side first, so that nothing is cropped; the
             result is larger by twice as many.
 
@@ -102,6 +104,8 @@ def warp_all(
 
 def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:
     """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
+    if interpolation == "bilinear-twice":
+        return _resample_twice(images, pose, fill, canvas)
     # Half precision cannot hold a position to a useful fraction of a pixel.
     dtype = torch.promote_types(images.dtype, torch.float32)
     if canvas:
@@ -126,6 +130,33 @@ def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas
         pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
     )
     return moved.to(images.dtype)
+
+
+def _resample_twice(images: Tensor, pose: Pose, fill: Fill, canvas: int) -> Tensor:
+    """Turn images and shift what came out, both bilinear, as if on an endless canvas.
+
+    To shift by a part of a pixel is to mix four shifts by whole pixels, each of which is one
+    resampling with the turn.
+    """
+    dtype = torch.promote_types(images.dtype, torch.float32)
+    pose, exact = pose.to(images.device, dtype), images.to(dtype)
+    mixed = torch.zeros((), dtype=dtype, device=images.device)
+    for (dx, of_x), (dy, of_y) in product(_whole_shifts(pose.dx), _whole_shifts(pose.dy)):
+        moved = _resample(exact, Pose(dx, dy, pose.angle), fill, "bilinear", canvas)
+        mixed = mixed + (of_x * of_y)[:, None, None, None] * moved
+    return mixed.to(images.dtype)
+
+
+class _WholeShift(NamedTuple):
+    pixels: Tensor
+    weight: Tensor
+
+
+def _whole_shifts(shift: Tensor) -> tuple[_WholeShift, _WholeShift]:
+    """The whole shifts on both sides of a shift, with weights that carry its gradient."""
+    whole = shift.detach().floor()
+    part = shift - whole
+    return _WholeShift(whole, 1 - part), _WholeShift(whole + 1, part)
 
 
 def _has_kernel(images: Tensor) -> bool:

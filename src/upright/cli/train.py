@@ -14,6 +14,7 @@ from upright.cli.options import folder_name, parse_device, parse_seeds, parse_sp
 from upright.data import load_data
 from upright.objective import parse_objective
 from upright.train import Recipe, Speed, published, train_together
+from upright.warp import Interpolation
 
 __all__ = ["Train"]
 
@@ -52,6 +53,8 @@ class Train:
     """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
     """Largest rotation either way, in degrees."""
+    interpolation: Interpolation = "bilinear"
+    """How images are resampled; bilinear-twice turns and then shifts, as the authors do."""
     flips: bool = True
     """Mirror images left-right at random."""
     published: bool = False
@@ -133,6 +136,7 @@ class Train:
             batch=self.batch,
             learning_rate=self.learning_rate,
             optimizer=self.optimizer,
+            interpolation=self.interpolation,
             weight_decay=self.weight_decay,
             flips=self.flips,
             precision=self.precision,

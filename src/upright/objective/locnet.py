@@ -21,7 +21,7 @@ from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
-from upright.warp import Fill, warp
+from upright.warp import Fill, Interpolation, warp
 
 __all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
 
@@ -58,10 +58,12 @@ class LocNetLoss(nn.Module):
         objective: LocNet,
         space: TransformSpace = PAPER,
         *,
+        interpolation: Interpolation = "bilinear",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.objective, self.space, self.generator = objective, space, generator
+        self.interpolation: Interpolation = interpolation
 
     def forward(
         self,
@@ -77,7 +79,8 @@ class LocNetLoss(nn.Module):
             self.generator = torch.Generator(images.device).manual_seed(0)
         space = self.space.in_pixels(*images.shape[-2:])
         pose = space.sample(len(images), generator=self.generator)
-        found = model(warp(images, pose, fill=self.objective.fill))
+        moved = warp(images, pose, fill=self.objective.fill, interpolation=self.interpolation)
+        found = model(moved)
         error = F.mse_loss(found.float(), _fractions(pose, space))
         return LossTerms(
             total=error,
@@ -91,13 +94,17 @@ class LocNetLoss(nn.Module):
 
 
 def make_loss(
-    objective: str, space: TransformSpace, *, generator: torch.Generator
+    objective: str,
+    space: TransformSpace,
+    *,
+    interpolation: Interpolation,
+    generator: torch.Generator,
 ) -> RegularizedLoss | LocNetLoss:
     """Make the loss of any objective."""
     parsed = parse_objective(objective)
     if isinstance(parsed, LocNet):
-        return LocNetLoss(parsed, space, generator=generator)
-    return RegularizedLoss(parsed, space, generator=generator)
+        return LocNetLoss(parsed, space, interpolation=interpolation, generator=generator)
+    return RegularizedLoss(parsed, space, interpolation=interpolation, generator=generator)
 
 
 def located_pose(outputs: Tensor, space: TransformSpace) -> Pose:

@@ -101,7 +101,12 @@ class Learner:
         self._generator = torch.Generator(device)
         self._seed_network = seeding_on(device)
         space = part_of_space(recipe.space, self._part)
-        self._loss = make_loss(recipe.objective, space, generator=self._generator)
+        self._loss = make_loss(
+            recipe.objective,
+            space,
+            interpolation=recipe.interpolation,
+            generator=self._generator,
+        )
         self._weights_held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         forward, search = self._make_passes()
         # A search synchronises nothing: it has no gradients of weights.

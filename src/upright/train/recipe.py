@@ -11,11 +11,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, TransformSpace
+from upright.warp import Interpolation
 
 __all__ = ["Recipe"]
 
 # Fields that came after the first records: at its default such a field leaves a hash as it was.
-_LATER = ("decay", "decay_every", "optimizer")
+_LATER = ("decay", "decay_every", "optimizer", "interpolation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class Recipe:
     """A network by name, see ``build_network``."""
     space: TransformSpace = PAPER
     """The poses that the objective's attack searches."""
+    interpolation: Interpolation = "bilinear"
+    """How poses are applied to images, see ``warp``."""
     steps: int = 80_000
     """For CIFAR-100 the paper takes 120,000."""
     batch: int = 64
