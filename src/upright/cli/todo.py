@@ -75,7 +75,7 @@ def _total(costs: Sequence[Cost], place: str | None, *, runs: int) -> str:
     known = [cost for cost in costs if cost.seconds is not None]
     text = f"{runs} runs missing"
     if len(costs) != runs:
-        text += f", for {len(costs)} evaluations"
+        text += f", for {len(costs)} evaluation{'s' * (len(costs) > 1)}"
     if known:
         text += f": {_time(known)} on {place}, one after the other"
         for basis, words in _WORDS.items():
