@@ -282,6 +282,7 @@ def test_the_oracle_says_what_it_is() -> None:
     model = Oracle(lambda moved: Pose.zeros(len(moved)), nearest(images, labels)).eval()
     result = evaluate(model, (images, labels), attacks=["rnd"])
     assert "oracle, not a defence" in repr(result)
+    assert "oracle, not a defence" in str(result.summary())
     assert "oracle" not in repr(evaluate(model.classifier, (images, labels), attacks=["rnd"]))
 
 

@@ -130,6 +130,7 @@ class Evaluation:
                 for name, result in self.attacks.items()
             },
             "seconds": round(self.seconds, 3),
+            **({"note": ORACLE} if self.oracle else {}),
         }
 
 

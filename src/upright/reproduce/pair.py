@@ -33,6 +33,8 @@ class Pair:
             raise ValueError(f"{self.locnet.objective} finds no poses; a LocNet has to come first")
         if _is_locnet(self.classifier):
             raise ValueError(f"{self.classifier.objective} finds no classes; name a classifier")
+        if not isinstance(self.oracle, bool):
+            raise ValueError(f"oracle is {self.oracle!r}, but must be true or false")
 
     @property
     def objective(self) -> str:
@@ -102,8 +104,11 @@ def changed(recipe: Recipe | Pair, **changes: Any) -> Recipe | Pair:
 
 def attack_fill(recipe: Recipe | Pair) -> Fill:
     """What the paper's attack uncovers: black, or what the LocNet was trained to look at."""
-    objective = parse_objective(runs_of(recipe)[0].objective)
-    return objective.fill if isinstance(objective, LocNet) else "black"
+    if isinstance(recipe, Recipe):
+        return "black"
+    objective = parse_objective(recipe.locnet.objective)
+    assert isinstance(objective, LocNet)
+    return objective.fill
 
 
 def _is_locnet(recipe: Recipe) -> bool:
