@@ -28,10 +28,10 @@ def few_programs(*kernel: Any, **layer: Any) -> Tile:
     return dataclasses.replace(tile_for(*kernel, **layer), splits=2)
 
 
-def network(depth: int = 8, width: int = 1) -> ResNet:
+def network(depth: int = 8, width: int = 1, outputs: int = 10) -> ResNet:
     """A network whose norms are far from their start."""
     torch.manual_seed(0)
-    model = ResNet(depth=depth, width=width, classes=10, channels=3)
+    model = ResNet(depth=depth, width=width, classes=outputs, channels=3)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.weight.data.uniform_(0.5, 1.5)
@@ -47,7 +47,7 @@ def relative(found: Tensor, exact: Tensor) -> float:
 
 def evaluation(images: Tensor, ways: Tensor) -> dict[str, float]:
     """Logits, and the gradient of images."""
-    model = network().eval()
+    model = network(outputs=ways.shape[1]).eval()
     images = images.clone().requires_grad_()
     found = []
     for run in (model, FusedResNet(model, torch.float32)):
@@ -63,9 +63,9 @@ def evaluation(images: Tensor, ways: Tensor) -> dict[str, float]:
     }
 
 
-def rounding(images: Tensor, _ways: Tensor) -> dict[str, float]:
+def rounding(images: Tensor, ways: Tensor) -> dict[str, float]:
     """How far logits are off in float16; the interpreter has no products in bfloat16."""
-    model = network().eval()
+    model = network(outputs=ways.shape[1]).eval()
     with torch.no_grad():
         return {"float16": relative(FusedResNet(model, torch.float16)(images), model(images))}
 
@@ -98,7 +98,7 @@ def warp_in_turn(images: Tensor, poses: Tensor) -> Tensor:
 
 def training(images: Tensor, ways: Tensor) -> dict[str, float]:
     """Logits, gradients of parameters, and running statistics."""
-    plain, fused = network().train(), network().train()
+    plain, fused = (network(outputs=ways.shape[1]).train() for _ in range(2))
     exact = plain(images)
     logits = FusedTraining(fused, torch.float32)(images)
     (exact * ways).sum().backward()
@@ -130,9 +130,9 @@ def rows(images: Tensor, _ways: Tensor) -> dict[str, float]:
 if __name__ == "__main__":
     backward_kernels.tile_for = few_programs
     torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
-    height, width = map(int, sys.argv[1:])
+    height, width, outputs = map(int, sys.argv[1:])
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 3, height, width, generator=generator)
-    ways = torch.randn(2, 10, generator=generator)
+    ways = torch.randn(2, outputs, generator=generator)
     modes = (evaluation, training, rounding, warps, rows)
     print(json.dumps({mode.__name__: mode(images, ways) for mode in modes}))

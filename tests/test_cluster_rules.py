@@ -14,9 +14,10 @@ from rich.console import Console
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.reproduce import Task, run_folder
+from upright.reproduce import LocalEngine, Pair, Task, run_folder
 from upright.reproduce.attempt import NotSharedError
 from upright.reproduce.cluster import RayEngine
+from upright.reproduce.pair import runs_of
 from upright.reproduce.progress import Doing, progress_table
 from upright.reproduce.results import Results, make_missing
 
@@ -137,6 +138,47 @@ def test_what_the_recipe_is_to_blame_for_is_not_tried_again(tmp_path, tasks, ray
     assert [failure.task for failure in failures] == ([tasks[0]] if attempts == 1 else [])
     assert len(ray.calls) == 2 + attempts
     assert len(results.read()) == 3 - len(failures)
+
+
+@pytest.fixture
+def pairs(tasks):
+    """Two pairs of one classifier with as many fills, and one of another seed."""
+    fills = [("black", 0), ("reflection", 0), ("black", 1)]
+    return [
+        Task(
+            recipe=Pair(
+                locnet=replace(tasks[seed].recipe, objective=f"LocNet({fill})"),
+                classifier=replace(tasks[seed].recipe, objective="std*"),
+            ),
+            attacks=("grid-3x3x3",),
+        )
+        for fill, seed in fills
+    ]
+
+
+def test_tasks_that_need_the_same_run_follow_each_other(tmp_path, pairs, ray, monkeypatch):
+    at_once = []
+
+    def noted(refs, **_):
+        at_once.append([run for ref in refs for run in runs_of(ref[2][0].task.recipe)])
+        return refs[:1], refs[1:]
+
+    monkeypatch.setattr(ray, "wait", noted)
+    ray.faults = [gets_further_and_dies]
+    found, expected = Results(tmp_path / "results"), Results(tmp_path / "expected")
+    assert make_missing(pairs, engine(tmp_path, progress=True), found) == ()
+    assert max(map(len, at_once)) == 4
+    assert all(len(runs) == len(set(runs)) for runs in at_once)
+    assert len(ray.calls) == 4
+    assert make_missing(pairs, LocalEngine(runs=tmp_path / "other", device=CPU), expected) == ()
+    both = [
+        sorted(
+            (record.method, record.seed, record.measured["grid-3x3x3"]) for record in each.read()
+        )
+        for each in (found, expected)
+    ]
+    assert both[0] == both[1]
+    assert len(both[0]) == 3
 
 
 def test_storage_that_is_not_shared_stops_all(tmp_path, tasks, ray):

@@ -253,7 +253,8 @@ def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    "objective", ["std", "std*", "AT(rob, Wo-4)", "KL(rob, Wo-4)", "L2(mix, Wo-4)"]
+    "objective",
+    ["std", "std*", "AT(rob, Wo-4)", "KL(rob, Wo-4)", "L2(mix, Wo-4)", "LocNet(reflection)"],
 )
 def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
     recipe = Recipe(objective=objective, model="resnet8", steps=100, learning_rate=0.01)
@@ -270,7 +271,9 @@ def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
             assert relative(graph.state()[name], tensor.double()) < 1e-2, name
 
 
-@pytest.mark.parametrize("objective", ["AT(rob, Wo-4)", "KL(rob, Wo-4)", "KL-C(mix, S-PGD)"])
+@pytest.mark.parametrize(
+    "objective", ["AT(rob, Wo-4)", "KL(rob, Wo-4)", "KL-C(mix, S-PGD)", "LocNet(black)"]
+)
 def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str) -> None:
     found = {}
     for name, precision, speed in (

@@ -33,7 +33,7 @@ def test_the_same_method_on_the_same_hardware_is_measured():
         cost = cost_of(task("std*", seed=seed), [STAR, disturbed, again], GPU)
         assert (cost.train, cost.evaluate, cost.basis) == (160.0, 20.0, "measured")
         assert cost.seconds == 180.0
-    assert cost_of(task("std*"), [STAR], GPU, trained=True).seconds == 20.0
+    assert cost_of(task("std*"), [STAR], GPU, train=()).seconds == 20.0
 
 
 @pytest.mark.parametrize("beside", [4, None])

@@ -78,7 +78,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One evaluation of one trained network."""
+    """One evaluation of one trained network, or of two together."""
 
     dataset: str
     """On which it was evaluated; the recipe has the one on which it was trained."""
@@ -87,6 +87,7 @@ class Record:
     model: str
     seed: int
     recipe: dict[str, Any]
+    """Of two networks together: ``locnet`` and ``classifier``, each a recipe, and ``oracle``."""
     recipe_hash: str
     evaluation: dict[str, Any]
     """What was asked: part of the data, poses, warp, seed of the attacks."""
@@ -126,6 +127,16 @@ class Record:
             _check_fraction(metric, accuracy)
         if datetime.fromisoformat(self.finished).utcoffset() is None:
             raise ValueError(f"finished has no time zone: {self.finished}")
+
+    @property
+    def of_two(self) -> bool:
+        """Whether it is of a LocNet and the classifier behind it, and of neither alone."""
+        return "locnet" in self.recipe
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether these two read the attack's own pose, and are no defence."""
+        return self.of_two and self.recipe.get("oracle") is not False
 
     @property
     def trained_on(self) -> str:

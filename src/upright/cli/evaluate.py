@@ -100,8 +100,8 @@ class Evaluate:
     json: _File = None
     """Write the result to this file; accuracies as fractions."""
     record: _File = None
-    """Add a line about a run of `upright train`, or a model of the zoo, to this file: what was
-    measured, what the paper reports, and what it takes to measure it again."""
+    """Add a line about a run of `upright train`, the two of stn-plus, or a model of the zoo to this
+    file: what was measured, what the paper reports, and what it takes to measure it again."""
     save: _Folder = None
     """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
     and confidence at every pose of the grid. Several models go side by side."""
@@ -165,12 +165,10 @@ class Evaluate:
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
-        folder, in_zoo = Path(self.model), self.model.startswith("zoo:")
-        if self.record is None and (self.save is None or not (in_zoo or folder.is_dir())):
+        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
+        if self.record is None and (self.save is None or not is_run):
             return None
-        if in_zoo:
-            return FinishedRun.of_card(zoo.card(self.model.removeprefix("zoo:")))
-        return FinishedRun.open(folder)
+        return FinishedRun.of_model(self.model)
 
     def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
         """Where a model knows the names of its classes; those of an .npz file are numbers."""

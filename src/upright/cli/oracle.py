@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional, arg
 
-from upright.cli.options import parse_device, parse_space
-from upright.data import load_data
-from upright.evaluation import ORACLE, OracleResult, oracle
+from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.table import evaluation_table
+from upright.evaluation import Oracle
+from upright.origin import commit
+from upright.records import append
+from upright.reproduce import FinishedRun, Settings, record_of
+from upright.reproduce.settings import Precision
 from upright.sources import load_locator, load_model
 
 __all__ = ["oracle_command"]
@@ -27,7 +30,9 @@ def oracle_command(
     max_translation: Annotated[str, arg(metavar="LIMIT")] = "3",
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0,
     limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
+    precision: Precision = "float32",
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    record: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None,
 ) -> None:
     """Measure the STN+ trick, an oracle that reads the attack's own pose; it is no defence.
 
@@ -37,35 +42,35 @@ def oracle_command(
         locnet: Folder of a run of `upright train "LocNet(black)"`.
         classifier: Any model that `upright evaluate` takes.
         data: glyphs, npz:FILE, folder:DIR, or another data set by name.
-        attack: A grid, wo-10 or rnd.
+        attack: How to search for the worst pose, with the LocNet's fill: grid-775, wo-10 or s-pgd.
         max_translation: Farthest shift along each axis, in pixels (3) or of the size (10%).
         max_rotation: Largest rotation either way, in degrees.
         limit: Use the first N test images only.
+        precision: Of the two networks.
         device: Where to compute, such as cpu or cuda; a GPU where there is one.
+        record: Add a line about the two runs to this file, as of an oracle.
     """
+    commit()  # what is edited from now on is not what evaluates
     place = parse_device(device)
-    locator, model = load_locator(locnet).to(place), load_model(classifier, device=place)
-    images = load_data(data, split="test", limit=limit)
-    result = oracle(
-        locator,
-        model,
-        images.as_float().to(place),
-        images.labels,
-        attack=attack,
-        space=parse_space(max_translation, max_rotation),
-        fill=locator.fill,
+    space = parse_space(max_translation, max_rotation)
+    writable(record)
+    locator = load_locator(locnet).to(place)
+    runs = record and FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
+    settings = Settings(space=space, limit=limit, fill=locator.fill, precision=precision)
+    model = Oracle(locator, load_model(classifier, device=place)).eval()
+    images = settings.load(data)
+    evaluation = settings.evaluate(
+        settings.in_precision(model),
+        images,
+        attacks=[attack],
+        only_accuracy=True,
+        device=place,
+        progress=sys.stderr.isatty(),
     )
-    Console().print(_table(result, f"stn-plus:{locnet},{classifier} on {data}"))
-
-
-def _table(result: OracleResult, title: str) -> Table:
-    table = Table(title=Text(f"ORACLE {title}: {len(result.correct)} images"), caption=ORACLE)
-    for heading in ("attack", "accuracy %", "95 % interval"):
-        table.add_column(heading, justify="left" if heading == "attack" else "right")
-    for name, accuracy, interval in (
-        ("natural", result.natural_accuracy, result.natural_interval),
-        (result.attack, result.accuracy, result.interval),
-    ):
-        limits = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
-        table.add_row(Text(f"{name} (oracle)"), f"{100 * accuracy:.2f}", limits)
-    return table
+    if record and runs:
+        line = record_of(
+            runs, evaluation, data_name=data, data=images, settings=settings, device=place
+        )
+        append(record, line)
+    title = f"stn-plus:{locnet},{classifier} on {data}: {len(evaluation)} images"
+    Console().print(evaluation_table(evaluation, title=title, space=space))

@@ -15,7 +15,9 @@ from rich.text import Text
 from upright.origin import hardware
 from upright.records import Record
 from upright.reproduce.cost import Basis, Cost, cost_of, timed, usual_hardware
+from upright.reproduce.pair import changed, runs_of
 from upright.reproduce.work import Task, is_trained
+from upright.train import Recipe
 
 __all__ = ["todo_table"]
 
@@ -28,7 +30,10 @@ _WORDS: dict[Basis, str] = {
 def todo_table(
     tasks: Sequence[Task], records: Sequence[Record], *, device: torch.device, runs: Path
 ) -> RenderableType:
-    """List missing runs, the seeds of a recipe on one line, with a total."""
+    """List missing runs, the seeds of a recipe on one line, with a total.
+
+    A run that several tasks need counts once, and its training is in the time of the first.
+    """
     if not tasks:
         return Text("No run is missing.")
     known = timed(records)
@@ -39,17 +44,23 @@ def todo_table(
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("from")
     costs: list[Cost] = []
+    counted: set[Recipe] = set()
     for group in _by_recipe(tasks):
-        some = [cost_of(task, known, place, trained=is_trained(task, runs)) for task in group]
+        some = []
+        for task in group:
+            new = [run for run in runs_of(task.recipe) if run not in counted]
+            train = [run for run in new if not is_trained(run, runs)]
+            some.append(cost_of(task, known, place, train=train))
+            counted.update(new)
         costs += some
         table.add_row(*map(Text, _row(group, some)))
-    return Group(table, Text(_total(costs, place)))
+    return Group(table, Text(_total(costs, place, runs=len(counted))))
 
 
 def _by_recipe(tasks: Iterable[Task]) -> list[list[Task]]:
     groups: dict[Task, list[Task]] = {}
     for task in tasks:
-        groups.setdefault(replace(task, recipe=replace(task.recipe, seed=0)), []).append(task)
+        groups.setdefault(replace(task, recipe=changed(task.recipe, seed=0)), []).append(task)
     return list(groups.values())
 
 
@@ -60,9 +71,11 @@ def _row(group: Sequence[Task], costs: Sequence[Cost]) -> list[str]:
     return [name, seeds, ", ".join(group[0].attacks), _time(costs), " and ".join(kinds)]
 
 
-def _total(costs: Sequence[Cost], place: str | None) -> str:
+def _total(costs: Sequence[Cost], place: str | None, *, runs: int) -> str:
     known = [cost for cost in costs if cost.seconds is not None]
-    text = f"{len(costs)} runs missing"
+    text = f"{runs} runs missing"
+    if len(costs) != runs:
+        text += f", for {len(costs)} evaluation{'s' * (len(costs) > 1)}"
     if known:
         text += f": {_time(known)} on {place}, one after the other"
         for basis, words in _WORDS.items():

@@ -1,6 +1,6 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
-from upright.evaluation.oracle import ORACLE, Locator, OracleResult, oracle
+from upright.evaluation.oracle import ORACLE, Locator, Oracle
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, Interval
 from upright.evaluation.run import evaluate
 
@@ -11,7 +11,6 @@ __all__ = [
     "FooledPoses",
     "Interval",
     "Locator",
-    "OracleResult",
+    "Oracle",
     "evaluate",
-    "oracle",
 ]

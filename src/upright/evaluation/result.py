@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from upright.evaluation.oracle import ORACLE
 from upright.pose import Pose
 
 __all__ = ["AttackResult", "Evaluation", "FooledPoses", "Interval", "pack_bits", "wilson_interval"]
@@ -94,13 +95,16 @@ class Evaluation:
     """Outputs of the model."""
     attacks: dict[str, AttackResult]
     seconds: float
+    oracle: bool = False
+    """Whether it is of an ``Oracle``, and says nothing about a defence."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __repr__(self) -> str:
         under = "".join(f", {name} {found.accuracy:.4f}" for name, found in self.attacks.items())
-        return f"Evaluation({len(self)} images: natural {self.natural_accuracy:.4f}{under})"
+        note = f"; {ORACLE}" if self.oracle else ""
+        return f"Evaluation({len(self)} images: natural {self.natural_accuracy:.4f}{under}{note})"
 
     @property
     def natural_accuracy(self) -> float:
@@ -126,6 +130,7 @@ class Evaluation:
                 for name, result in self.attacks.items()
             },
             "seconds": round(self.seconds, 3),
+            **({"note": ORACLE} if self.oracle else {}),
         }
 
 

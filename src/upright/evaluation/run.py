@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,16 +17,17 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack, CandidateSearch, pick_worst
+from upright.evaluation.oracle import Oracle
 from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
-from upright.evaluation.score import Predictor, WorstLoss, is_fooled, loss_of
+from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of
 from upright.evaluation.state import Piece, State, StateFiles, checksum
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
 from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
-from upright.warp import Fill, Interpolation
+from upright.warp import Fill, Interpolation, warp
 
 __all__ = ["evaluate"]
 
@@ -53,7 +55,8 @@ def evaluate(
     """Measure natural accuracy and the accuracy under each attack.
 
     Args:
-        model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes.
+        model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes; or
+            an ``Oracle``, whose result says that it is one.
         data: a pair of tensors (images, labels), a Dataset, a DataLoader, or any iterable of
             batches; images float in [0, 1], or uint8.
         attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
@@ -87,10 +90,13 @@ def evaluate(
     checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
-    kept = ranks.lead(lambda: files.load(question.as_json(), model))
+    # Its weights may be those of a defence, which asks something else.
+    asked = question.as_json() | ({"oracle": True} if isinstance(model, Oracle) else {})
+    kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
-        examination = _Examination(question, Predictor(model, batch_size or 0, advance), kept)
+        predictor = Predictor(model, batch_size or 0, advance)
+        examination = _Examination(question, predictor, _move(model, question), kept)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -98,7 +104,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _result(kept, question)
+    return _result(kept, question, oracle=isinstance(model, Oracle))
 
 
 @dataclass
@@ -107,6 +113,7 @@ class _Examination:
 
     question: Question
     predictor: Predictor
+    move: Move
     kept: State
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
@@ -161,8 +168,7 @@ class _Examination:
             self.predictor,
             F.pad(chunk.images, [self.question.canvas] * 4),
             chunk.labels.long(),
-            self.question.fill,
-            self.question.interpolation,
+            self.move,
         )
         natural = score(Pose.zeros(1, 1))[0]
         piece.keep(
@@ -216,7 +222,13 @@ def _has_zero(poses: Pose) -> bool:
     return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
 
 
-def _result(kept: State, question: Question) -> Evaluation:
+def _move(model: checks.Model, question: Question) -> Move:
+    """What shows a model images under poses; an oracle sees to that itself."""
+    move = model.move if isinstance(model, Oracle) else warp
+    return partial(move, fill=question.fill, interpolation=question.interpolation)
+
+
+def _result(kept: State, question: Question, *, oracle: bool) -> Evaluation:
     if not kept.pieces:
         raise ValueError("the data set is empty: there is nothing to evaluate")
     return Evaluation(
@@ -226,6 +238,7 @@ def _result(kept: State, question: Question) -> Evaluation:
         classes=kept.constants["first_logits"].shape[1],
         attacks={name: _attack_result(kept, name) for name in question.attacks},
         seconds=kept.total("seconds"),
+        oracle=oracle,
     )
 
 

@@ -11,9 +11,12 @@ from torch import Tensor
 
 from upright.checks import Model, check_logits, check_numbers
 from upright.pose import Pose
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import warp
 
-__all__ = ["Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
+__all__ = ["Move", "Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
+
+Move = Callable[[Tensor, Pose], Tensor]
+"""Gives images under poses, as ``warp`` does."""
 
 # More than any cross-entropy of a correctly classified image: that is below log(classes).
 _RIGHT = 1000.0
@@ -90,8 +93,7 @@ class WorstLoss:
     predictor: Predictor
     images: Tensor
     labels: Tensor
-    fill: Fill = "black"
-    interpolation: Interpolation = "bilinear"
+    move: Move = warp
 
     def __call__(self, pose: Pose) -> Tensor:
         position = pose.stack().to(self.images.device)  # once: a copy from the host waits
@@ -109,9 +111,7 @@ class WorstLoss:
 
     def restrict(self, rows: Tensor) -> WorstLoss:
         """Score some of the images only."""
-        return WorstLoss(
-            self.predictor, self.images[rows], self.labels[rows], self.fill, self.interpolation
-        )
+        return WorstLoss(self.predictor, self.images[rows], self.labels[rows], self.move)
 
     def _tile(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Score every pose on every image: poses x images, in tiles that fit."""
@@ -149,9 +149,7 @@ class WorstLoss:
         """
         wants_gradient = torch.is_grad_enabled() and positions.requires_grad
         here = positions.detach().requires_grad_(wants_gradient)
-        moved = warp(
-            images, Pose.unstack(here), fill=self.fill, interpolation=self.interpolation
-        ).flatten(0, -4)
+        moved = self.move(images, Pose.unstack(here)).flatten(0, -4)
         repeats = len(moved) // len(labels)
         value = rank(self.predictor(moved), labels.repeat(repeats))
         if not (wants_gradient and value.requires_grad):

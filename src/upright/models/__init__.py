@@ -7,7 +7,7 @@ from upright.models.fused import (
     has_triton,
     in_half_precision,
 )
-from upright.models.registry import build_network, is_network, network, network_forms
+from upright.models.registry import build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "can_fuse",
     "has_triton",
     "in_half_precision",
-    "is_network",
     "network",
     "network_forms",
     "resnet",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-__all__ = ["build_network", "is_network", "network", "network_forms"]
+__all__ = ["build_network", "network", "network_forms"]
 
 Build = Callable[..., nn.Module]
 
@@ -51,12 +51,6 @@ def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Modu
         if match := known.pattern.fullmatch(name):
             return known.build(*match.groups(), classes=classes, channels=channels)
     raise ValueError(f"no network is called {name!r}; the names are {', '.join(network_forms())}")
-
-
-def is_network(name: str) -> bool:
-    """Say whether a network has this name, without building it."""
-    _import_all()
-    return any(known.pattern.fullmatch(name) for known in _NETWORKS)
 
 
 def network_forms() -> list[str]:

@@ -2,7 +2,7 @@
 
 The setting of a record is all of its recipe and of its evaluation but the objective, the seed and
 the precision. A shorter schedule, other poses or rounded weights are another setting: not another
-point of the same curve.
+point of the same curve. A record of two networks together is of another kind, and in no figure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from upright.records import Record
 __all__ = ["comparable", "comparable_times", "setting_in_words", "whole_recipe"]
 
 _VARIED = ("objective", "seed", "precision")
-_LATER = {"decay": 1.0, "decay_every": 1, "optimizer": "sgd"}
+_LATER = {"decay": 1.0, "decay_every": 1, "interpolation": "bilinear", "optimizer": "sgd"}
 """Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
 
 
@@ -27,7 +27,7 @@ def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
     any.
     """
     shown = [record for record in records if {"nat", "grid-775"} <= record.measured.keys()]
-    return _most_alike(shown, _setting)
+    return _most_alike((record for record in shown if not record.of_two), _setting)
 
 
 def comparable_times(records: Iterable[Record]) -> tuple[Record, ...]:

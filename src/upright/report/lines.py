@@ -57,7 +57,7 @@ def lines_of(table: Table) -> Lines:
     name = f"{table.name} ({table.part})" if table.part else table.name
     return Lines(
         title=f"{name}: {table.title}",
-        header=tuple(column.name for column in table.columns),
+        header=tuple(column.title for column in table.columns),
         lines=tuple(lines),
         notes=tuple(notes.texts),
     )
@@ -101,8 +101,6 @@ def _row_lines(row: Row, notes: _Notes) -> list[Line]:
 def _measured(cell: Cell, notes: _Notes) -> Text:
     if cell.measured is not None:
         return Text(_with_error(cell.measured.mean, cell.measured.stderr), bold=cell.best)
-    if cell.lacks:
-        return Text("missing", note=notes.number(f"cannot be measured yet: it needs {cell.lacks}"))
     return Text("missing", note=notes.number(cell.command, code=True))
 
 

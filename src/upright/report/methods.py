@@ -24,7 +24,7 @@ def methods_to_markdown(tables: Iterable[Table]) -> str:
             for column, cell in zip(table.columns, row.cells, strict=True):
                 if cell is not None and cell.measured is not None:
                     methods = found.setdefault(row.dataset, {})
-                    methods.setdefault(column.name, {}).setdefault(row.metric, cell)
+                    methods.setdefault(column.title, {}).setdefault(row.metric, cell)
     return "\n".join(_table(dataset, methods) for dataset, methods in found.items())
 
 

@@ -106,8 +106,6 @@ class Cell:
     """Whether its measured mean is the highest of its row."""
     note: str = ""
     """What a reader must know about it, such as a misprint."""
-    lacks: str = ""
-    """What has to be built before it can be measured."""
     command: str = ""
     """What to type to fill it, or to fill it up with seeds; empty where nothing is missing."""
 
@@ -128,6 +126,13 @@ class Column:
     """As the paper spells it."""
     baseline: str | None = None
     """The method whose error its cells reduce; it may stand in another table."""
+    oracle: bool = False
+    """Whether it reads the attack's own pose, and is no defence."""
+
+    @property
+    def title(self) -> str:
+        """Its name, marked where it is no defence."""
+        return f"{self.name} (oracle)" if self.oracle else self.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from upright.records import Record
 from upright.report.comparable import whole_recipe
@@ -36,15 +37,31 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
     """Put records together that differ by their seed alone; of one seed, the last one counts.
 
     Data sets come in the order of the records, their methods from the highest grid accuracy down.
+    Oracles are left out: what they reach is nothing that a method could.
     """
     groups: dict[str, dict[int, Record]] = {}
     for record in records:
-        recipe = whole_recipe(record) | {"seed": None}
-        asked = [recipe, record.evaluation, record.data_digest, sorted(record.measured)]
+        if record.is_oracle:
+            continue
+        asked = [
+            _without_seed(whole_recipe(record)),
+            record.evaluation,
+            record.data_digest,
+            sorted(record.measured),
+        ]
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
     runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
     order = list(dict.fromkeys(run.dataset for run in runs))
     return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), -_grid(run))))
+
+
+def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Leave it out of a recipe, and of the recipes in it where it is one of two networks."""
+    return {
+        name: _without_seed(value) if isinstance(value, dict) else value
+        for name, value in recipe.items()
+        if name != "seed"
+    }
 
 
 def _grid(run: MethodRuns) -> float:

@@ -22,7 +22,6 @@ _HEADINGS = (
     "short",
     "not compared",
     "missing",
-    "not possible yet",
 )
 
 
@@ -37,8 +36,6 @@ class Tally:
     short: int
     unjudged: int
     missing: int
-    lacking: int
-    """Those of the missing that need something which is not built yet."""
 
 
 def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
@@ -81,5 +78,4 @@ def _tally(name: str, cells: Sequence[Cell]) -> Tally:
         short=verdicts.count("short"),
         unjudged=verdicts.count("unjudged"),
         missing=missing,
-        lacking=sum(bool(cell.lacks) and cell.measured is None for cell in cells),
     )

@@ -127,7 +127,6 @@ _CSV_COLUMNS = (
     "verdict",
     "best",
     "note",
-    "lacks",
     "command",
 )
 
@@ -164,7 +163,6 @@ def _csv_values(cell: Cell, baseline: str | None) -> list[object]:
         cell.verdict,
         cell.best,
         cell.note,
-        cell.lacks,
         cell.command,
     ]
 

@@ -5,7 +5,8 @@ from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
 from upright.reproduce.keep import Subject, choose_shown, grid_among, keep
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
 from upright.reproduce.pack import add_to_zoo
-from upright.reproduce.plan import Wanted, paper_method, wanted
+from upright.reproduce.pair import Pair
+from upright.reproduce.plan import paper_method, wanted
 from upright.reproduce.record import FinishedRun, record_of
 from upright.reproduce.reported import PrintedNumber, all_reported, paper_rows, reported
 from upright.reproduce.settings import Settings
@@ -18,12 +19,12 @@ __all__ = [
     "FinishedRun",
     "Layout",
     "LocalEngine",
+    "Pair",
     "PrintedNumber",
     "RayEngine",
     "Settings",
     "Subject",
     "Task",
-    "Wanted",
     "add_to_zoo",
     "all_reported",
     "choose_shown",

@@ -17,7 +17,7 @@ import torch
 from upright.files import write_whole
 from upright.records import Record
 from upright.reproduce.claim import claimed
-from upright.reproduce.work import Task, perform, run_folder
+from upright.reproduce.work import Task, folders_of, perform
 
 __all__ = ["Attempt", "NotSharedError", "kept", "token_in", "work_on"]
 
@@ -45,14 +45,16 @@ class Attempt:
 
 
 def work_on(attempt: Attempt, *, node: str) -> tuple[Record, ...]:
-    """Perform what is left of a task, as the only worker in its folder."""
+    """Perform what is left of a task, as the only worker in its folders."""
     if not (attempt.runs / attempt.token).exists():
         raise NotSharedError(
             f"the node {node} does not see what was written to {attempt.runs}: the folder of "
             "--runs has to lie on storage that all nodes share, under the same name"
         )
-    folder = run_folder(attempt.task, attempt.runs)
-    with claimed(folder, attempt.name, node=node, patience=attempt.patience):
+    with contextlib.ExitStack() as claims:
+        for folder in folders_of(attempt.task, attempt.runs):
+            held = claimed(folder, attempt.name, node=node, patience=attempt.patience)
+            claims.enter_context(held)
         return perform(
             attempt.task,
             attempt.runs,
@@ -73,11 +75,11 @@ def token_in(runs: Path) -> Iterator[str]:
         (runs / token).unlink(missing_ok=True)
 
 
-def kept(folder: Path) -> frozenset[tuple[str, int]]:
-    """What of a run would survive its worker: it changes whenever an attempt gets further."""
-    files = [*folder.glob("checkpoints/*.json"), *folder.glob("evaluation-*.safetensors")]
+def kept(*folders: Path) -> frozenset[tuple[Path, int]]:
+    """What of a task would survive its worker: it changes whenever an attempt gets further."""
+    forms = ("checkpoints/*.json", "evaluation-*.safetensors")
     found = set()
-    for file in files:
+    for file in (file for folder in folders for form in forms for file in folder.glob(form)):
         with contextlib.suppress(OSError):  # an old checkpoint goes when a new one is written
-            found.add((file.name, file.stat().st_mtime_ns))
+            found.add((file, file.stat().st_mtime_ns))
     return frozenset(found)

@@ -8,6 +8,9 @@ that calls ``run``, hands records over. Whatever dies costs the steps since the 
 
 Ray would retry tasks by itself, so many times each. Here a task may be lost any number of times
 as long as it gets further in between, and is given up when it does not.
+
+Tasks that need the same run, as those of a LocNet and a classifier together may, are submitted one
+after the other: the first trains it.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from upright.reproduce.attempt import Attempt, NotSharedError, kept, token_in, w
 from upright.reproduce.claim import newest_step, read_claim
 from upright.reproduce.engine import Failure, OnRecord
 from upright.reproduce.progress import Doing, progress_table
-from upright.reproduce.work import Task, run_folder
+from upright.reproduce.work import Task, folders_of, run_folder
 
 __all__ = ["RayEngine", "ray_engine"]
 
@@ -192,11 +195,13 @@ class _Job:
 
     task: Task
     folder: Path
+    folders: tuple[Path, ...]
+    """All that it works in, its own among them."""
     attempt: str = ""
     attempts: int = 0
     in_vain: int = 0
     """Attempts in a row that kept nothing new."""
-    kept: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+    kept: frozenset[tuple[Path, int]] = field(default_factory=frozenset)
 
 
 class _Sweep:
@@ -212,21 +217,22 @@ class _Sweep:
             num_gpus=engine.gpus if engine.device.type == "cuda" else 0,
             max_retries=0,
         )(_on_this_node)
-        self._jobs = [_Job(task, run_folder(task, runs)) for task in tasks]
+        self._jobs = [_Job(task, run_folder(task, runs), folders_of(task, runs)) for task in tasks]
+        self._held_back = list(self._jobs)
         self._pending: dict[Any, _Job] = {}
         self._failures: dict[_Job, str] = {}
 
     def run(self) -> tuple[Failure, ...]:
         with self._table() as live:
             try:
-                for job in self._jobs:
-                    self._submit(job)
+                self._submit_what_is_free()
                 while self._pending:
                     if live is not None:
                         live.update(self._progress(), refresh=True)
                     done, _ = self._ray.wait(list(self._pending), timeout=_LOOK_EVERY)
                     for ref in done:
                         self._collect(ref, self._pending.pop(ref))
+                    self._submit_what_is_free()
             finally:
                 self._stop()
         reasons = self._failures
@@ -237,10 +243,19 @@ class _Sweep:
             return contextlib.nullcontext()
         return Live(console=Console(stderr=True), auto_refresh=False, transient=True)
 
+    def _submit_what_is_free(self) -> None:
+        """Submit the tasks in whose folders no other task is at work."""
+        busy = {folder for job in self._pending.values() for folder in job.folders}
+        for job in list(self._held_back):
+            if busy.isdisjoint(job.folders):
+                self._held_back.remove(job)
+                busy.update(job.folders)
+                self._submit(job)
+
     def _submit(self, job: _Job) -> None:
         job.attempts += 1
         job.attempt = f"{self._token}-{job.task.recipe.hash}-{job.attempts}"
-        job.kept = kept(job.folder)
+        job.kept = kept(*job.folders)
         attempt = Attempt(
             task=job.task,
             name=job.attempt,
@@ -271,11 +286,11 @@ class _Sweep:
 
     def _again(self, job: _Job, reason: str) -> None:
         """Begin a task once more, unless that has been in vain for too long."""
-        job.in_vain = job.in_vain + 1 if kept(job.folder) == job.kept else 0
+        job.in_vain = job.in_vain + 1 if kept(*job.folders) == job.kept else 0
         if job.in_vain >= self._engine.tries:
             self._failures[job] = f"given up after {job.attempts} attempts: {reason}"
             return
-        step = newest_step(job.folder)
+        step = _step(job)
         self._engine.say(f"lost: {job.task}: {reason}; it continues from step {step}")
         self._submit(job)
 
@@ -289,13 +304,19 @@ class _Sweep:
 
     def _progress(self) -> RenderableType:
         doing = [each for job in self._pending.values() if (each := _doing(job)) is not None]
+        ahead = len(self._pending) + len(self._held_back)
         counts = {
-            "done": len(self._jobs) - len(self._pending) - len(self._failures),
+            "done": len(self._jobs) - ahead - len(self._failures),
             "running": len(doing),
-            "waiting": len(self._pending) - len(doing),
+            "waiting": ahead - len(doing),
             "failed": len(self._failures),
         }
         return progress_table(doing, counts)
+
+
+def _step(job: _Job) -> int:
+    """Of the newest checkpoint, or of those of both runs together."""
+    return sum(newest_step(folder) for folder in job.folders)
 
 
 def _doing(job: _Job) -> Doing | None:
@@ -305,7 +326,7 @@ def _doing(job: _Job) -> Doing | None:
         return None
     return Doing(
         run=str(job.task),
-        step=newest_step(job.folder),
+        step=_step(job),
         steps=job.task.recipe.steps,
         node=claim.node,
         attempt=job.attempts,

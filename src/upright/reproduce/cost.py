@@ -7,7 +7,8 @@ older records tell, which do not say who else trained. For a method without a re
 line is laid through the steps of the others, alone where there are such, against the passes of a
 step: an image that is only searched with counts one, one that needs a gradient three. That is an
 extrapolation, and is called one. Nothing is guessed for a network, a precision or hardware of which
-there is no record.
+there is no record. What two networks together take is told from each alone: a LocNet trains like
+another method, and an evaluation of two takes twice that of the classifier.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
-from upright.objective import Objective
+from upright.objective import LocNet, parse_objective
 from upright.records import Record
+from upright.reproduce.pair import runs_of
 from upright.reproduce.plan import by_recipe, same_run
 from upright.reproduce.work import Part, Task, evaluation_precision, parts_of
 from upright.train import Recipe
@@ -58,8 +60,12 @@ _UNKNOWN = _Time(None, "unknown")
 
 
 def timed(records: Iterable[Record]) -> tuple[Record, ...]:
-    """The records that tell times: of recipes that this version knows, evaluated on all images."""
-    return tuple(record for some in by_recipe(records).values() for record in some)
+    """The records that tell times: of recipes that this version knows, evaluated on all images.
+
+    Those of two networks together tell neither's.
+    """
+    found = by_recipe(records).items()
+    return tuple(record for recipe, some in found if isinstance(recipe, Recipe) for record in some)
 
 
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:
@@ -69,19 +75,30 @@ def usual_hardware(records: Iterable[Record], here: str) -> str | None:
 
 
 def cost_of(
-    task: Task, records: Iterable[Record], hardware: str | None, *, trained: bool = False
+    task: Task,
+    records: Sequence[Record],
+    hardware: str | None,
+    *,
+    train: Iterable[Recipe] | None = None,
 ) -> Cost:
-    """Estimate a task from ``timed`` records; one that is trained already is only evaluated."""
-    alike = [each for each in records if each.model == task.recipe.model]
-    training = _Time(0.0, "measured") if trained else _training(task.recipe, alike, hardware)
-    evaluation = _evaluation(task, [each for each in alike if each.hardware == hardware])
-    basis = max(training.basis, evaluation.basis, key=get_args(Basis).index)
-    return Cost(training.seconds, evaluation.seconds, basis)
+    """Estimate a task from ``timed`` records; ``train`` has those of its runs that are to be made.
+
+    Without it, that is all of them.
+    """
+    runs = runs_of(task.recipe) if train is None else train
+    training = [_training(run, records, hardware) for run in runs]
+    evaluation = _evaluation(task, [each for each in records if each.hardware == hardware])
+    seconds = [each.seconds for each in training if each.seconds is not None]
+    basis = max((each.basis for each in (*training, evaluation)), key=get_args(Basis).index)
+    known = len(seconds) == len(training)
+    return Cost(sum(seconds) if known else None, evaluation.seconds, basis)
 
 
 def passes_of_a_step(objective: str, batch: int) -> int:
     """Forward passes of a step, a backward pass counted as two; see ``Objective``'s table."""
-    parsed = Objective.parse(objective)
+    parsed = parse_objective(objective)
+    if isinstance(parsed, LocNet):
+        return batch * _GRADIENT
     attack, targets = parsed.attack, len(parsed.targets)
     transformed = min(targets, 1) if parsed.single_try else targets
     training = _GRADIENT * (int(parsed.sees_originals) + transformed * parsed.draws)
@@ -95,8 +112,12 @@ def passes_of_a_step(objective: str, batch: int) -> int:
 
 
 def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -> _Time:
-    wanted = (recipe.precision, hardware)
-    alike = [each for each in records if (each.recipe["precision"], each.trained_on) == wanted]
+    wanted = (recipe.model, recipe.precision, hardware)
+    alike = [
+        each
+        for each in records
+        if (each.model, each.recipe["precision"], each.trained_on) == wanted
+    ]
     alone = _seconds_a_step(each for each in alike if each.beside == 1)
     every = _seconds_a_step(alike)
     kind = (same_run(recipe.objective), recipe.batch)
@@ -129,12 +150,14 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
     return max(min(seconds), start + slope * wanted)
 
 
-def _evaluation(task: Task, records: Sequence[Record]) -> _Time:
+def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
+    records = [each for each in records if each.model == task.recipe.model]
     if not records:
         return _UNKNOWN
-    images = task.test_images or KNOWN[task.recipe.data].counts["test"]
+    networks = len(runs_of(task.recipe))
+    images = networks * (task.test_images or KNOWN[task.recipe.data].counts["test"])
     seconds = 0.0
-    basis: Basis = "measured"
+    basis: Basis = "measured" if networks == 1 else "extrapolated"
     for part in parts_of(task, evaluation_precision(task.recipe)):
         same = [record for record in records if _has_measured(record, part)]
         basis = basis if same else "extrapolated"

@@ -16,8 +16,9 @@ from typing import Protocol
 import torch
 
 from upright.records import Record
-from upright.reproduce.work import Task, is_trained, measure, run_folder
-from upright.train import train_together
+from upright.reproduce.pair import runs_of
+from upright.reproduce.work import Task, folder_of, is_trained, measure
+from upright.train import Recipe, train_together
 
 __all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "room_on"]
 
@@ -63,22 +64,29 @@ class LocalEngine:
 
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         failures: list[Failure] = []
+        left, trained, failed = list(tasks), set[Recipe](), dict[Recipe, str]()
         for group in _groups(tasks, self.together):
-            failures += self._train(group)
-            failed = {failure.task for failure in failures}
-            for task in group:
-                if task not in failed:
-                    failures += self._measure(task, on_record)
+            failed |= self._train(group)
+            trained.update(group)
+            for task in [each for each in left if trained.issuperset(runs_of(each.recipe))]:
+                left.remove(task)
+                reasons = [failed[run] for run in runs_of(task.recipe) if run in failed]
+                failures += (
+                    [Failure(task, reasons[0])] if reasons else self._measure(task, on_record)
+                )
         return tuple(failures)
 
-    def _train(self, group: Sequence[Task]) -> list[Failure]:
-        """Train what is not trained yet; where several fail together, each shows by itself why."""
+    def _train(self, group: Sequence[Recipe]) -> dict[Recipe, str]:
+        """Train what is not trained yet, and say why what failed did.
+
+        Where several fail together, each shows by itself why.
+        """
         try:
-            todo = [task for task in group if not is_trained(task, self.runs)]
+            todo = [recipe for recipe in group if not is_trained(recipe, self.runs)]
             if not todo:
-                return []
+                return {}
             runs = train_together(
-                {run_folder(task, self.runs): task.recipe for task in todo},
+                {folder_of(recipe, self.runs): recipe for recipe in todo},
                 resume=True,
                 device=self.device,
                 checkpoint_every=self.checkpoint_every,
@@ -89,13 +97,13 @@ class LocalEngine:
         else:
             if not all(run.finished for run in runs):
                 raise KeyboardInterrupt
-            return []
+            return {}
         if len(group) == 1:
-            return [Failure(group[0], reason)]
+            return {group[0]: reason}
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        return [failure for task in group for failure in self._train([task])]
+        return {run: reason for each in group for run, reason in self._train([each]).items()}
 
     def _measure(self, task: Task, on_record: OnRecord) -> list[Failure]:
         try:
@@ -118,11 +126,11 @@ def room_on(device: torch.device) -> int:
     return max(1, min(4, free // (8 * 2**30)))
 
 
-def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
-    """Cut tasks into groups that can train together: those of a group share their data."""
-    by_data: dict[tuple[str, int | None], list[Task]] = {}
-    for task in tasks:
-        by_data.setdefault((task.recipe.data, task.recipe.train_images), []).append(task)
+def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
+    """Cut the runs of tasks, each once, into groups that can train together: on the same data."""
+    by_data: dict[tuple[str, int | None], list[Recipe]] = {}
+    for run in dict.fromkeys(run for task in tasks for run in runs_of(task.recipe)):
+        by_data.setdefault((run.data, run.train_images), []).append(run)
     for alike in by_data.values():
         for start in range(0, len(alike), size):
             yield alike[start : start + size]

@@ -9,25 +9,33 @@ from dataclasses import replace
 from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
 from upright.report.compare import difference, estimate, reduction, reported_reduction
-from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, Layout, baseline_of, table_names
+from upright.reproduce.layout import (
+    LAYOUTS,
+    PAPER_NAMES,
+    Layout,
+    baseline_of,
+    is_oracle,
+    table_names,
+)
+from upright.reproduce.pair import Pair
 from upright.reproduce.plan import by_recipe, misprint_of, printed, wanted
 from upright.reproduce.reported import reported
 from upright.train import Recipe
 
 __all__ = ["fill_tables", "select"]
 
-Index = Mapping[Recipe, tuple[Record, ...]]
+Index = Mapping[Recipe | Pair, tuple[Record, ...]]
 
 
 def select(
     *, tables: Collection[str] = (), datasets: Collection[str] = (), methods: Iterable[str] = ()
 ) -> tuple[Layout, ...]:
     """Choose tables, data sets and methods; all of them where none is named."""
-    spelled = ["".join(method.split()) for method in methods]
-    known = {method for layout in LAYOUTS for method in layout.methods}
+    known = {_spelled(method): method for layout in LAYOUTS for method in layout.methods}
+    spelled = [known.get(name, name) for name in map(_spelled, methods)]
     _check("table", tables, table_names())
     _check("data set", datasets, PAPER_NAMES)
-    _check("method", spelled, sorted(known))
+    _check("method", spelled, sorted(known.values()))
     chosen = [
         _narrowed(layout, spelled, datasets)
         for layout in LAYOUTS
@@ -61,7 +69,7 @@ def fill_tables(
 
 def shown(dataset: str, method: str, index: Index) -> tuple[Record, ...]:
     """The records of a method; of two batch sizes those with the higher grid-775 accuracy."""
-    versions = [index[recipe] for recipe in wanted(dataset, method).recipes if recipe in index]
+    versions = [index[recipe] for recipe in wanted(dataset, method) if recipe in index]
     return max(versions, key=_merit, default=())
 
 
@@ -77,7 +85,10 @@ def _table(layout: Layout, index: Index, seeds: int) -> Table:
         for dataset in layout.datasets
         for metric in layout.metrics
     ]
-    columns = [Column(name=each, baseline=baseline_of(each)) for each in layout.methods]
+    columns = [
+        Column(name=each, baseline=baseline_of(each), oracle=is_oracle(each))
+        for each in layout.methods
+    ]
     return Table(
         name=layout.name,
         part=layout.part,
@@ -89,16 +100,17 @@ def _table(layout: Layout, index: Index, seeds: int) -> Table:
 
 def _row(layout: Layout, dataset: str, metric: str, index: Index, seeds: int) -> Row:
     cells = [_cell(layout, dataset, method, metric, index, seeds) for method in layout.methods]
-    means = [cell.measured.mean for cell in cells if cell is not None and cell.measured is not None]
-    return Row(
-        dataset=PAPER_NAMES[dataset],
-        metric=metric,
-        cells=tuple(cell and _marked(cell, max(means, default=0)) for cell in cells),
+    # An oracle is no better than a defence, however high its numbers are.
+    means = [
+        None if cell is None or cell.measured is None or is_oracle(method) else cell.measured.mean
+        for method, cell in zip(layout.methods, cells, strict=True)
+    ]
+    highest = max((mean for mean in means if mean is not None), default=None)
+    marked = (
+        cell and replace(cell, best=mean is not None and mean == highest)
+        for cell, mean in zip(cells, means, strict=True)
     )
-
-
-def _marked(cell: Cell, highest: float) -> Cell:
-    return replace(cell, best=cell.measured is not None and cell.measured.mean == highest)
+    return Row(dataset=PAPER_NAMES[dataset], metric=metric, cells=tuple(marked))
 
 
 def _cell(
@@ -109,15 +121,13 @@ def _cell(
         return None
     measured = _measured(dataset, method, metric, index)
     misprint = misprint_of(layout.name, dataset, method)
-    wants = wanted(dataset, method)
     full = measured is not None and measured.n >= seeds
     cell = Cell(
         measured=measured,
         reported=number,
         difference=None if measured is None or misprint else difference(measured, number),
         note=misprint,
-        lacks=wants.lacks,
-        command="" if full or wants.lacks else _command(layout.name, dataset, method, seeds),
+        command="" if full else _command(layout.name, dataset, method, seeds),
     )
     baseline = baseline_of(method)
     if baseline is None or misprint:
@@ -144,6 +154,10 @@ def _reported_baseline(table: str, dataset: str, method: str, metric: str) -> Re
 def _command(table: str, dataset: str, method: str, seeds: int) -> str:
     words = ["upright", "reproduce", "--table", table, "--dataset", dataset, "--method", method]
     return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _spelled(method: str) -> str:
+    return "".join(method.split())
 
 
 def _check(kind: str, given: Iterable[str], known: Iterable[str]) -> None:

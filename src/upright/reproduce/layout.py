@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LAYOUTS", "PAPER_NAMES", "Layout", "baseline_of", "table_names"]
+__all__ = ["LAYOUTS", "PAPER_NAMES", "Layout", "baseline_of", "is_oracle", "table_names"]
 
 PAPER_NAMES = {"svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 """The data sets, as we and as the paper spell them."""
@@ -155,6 +155,11 @@ LAYOUTS = (
 def table_names() -> tuple[str, ...]:
     """The tables' labels, in the order of the paper."""
     return tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
+
+
+def is_oracle(method: str) -> bool:
+    """Whether a method reads the attack's own pose: a two-stage STN with the paper's trick."""
+    return method.endswith(" trick")
 
 
 def baseline_of(method: str) -> str | None:

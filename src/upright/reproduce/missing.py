@@ -8,18 +8,19 @@ from typing import Literal
 
 from upright.records import Record
 from upright.reproduce.layout import Layout
+from upright.reproduce.pair import Pair
 from upright.reproduce.plan import is_whole, printed, recipe_of, wanted, with_run
 from upright.reproduce.work import Task
 from upright.train import Recipe
 
 __all__ = ["missing_tasks", "table_needs", "undone"]
 
-Need = tuple[Recipe, str]
-"""A recipe, of seed 0 and in float32, and a metric that it is measured by."""
+Need = tuple[Recipe | Pair, str]
+"""A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
 
 
 def table_needs(layouts: Iterable[Layout], *, batches: Collection[int] = (64, 128)) -> list[Need]:
-    """What the cells of tables need, in the order of the paper; not what cannot be made yet."""
+    """What the cells of tables need, in the order of the paper."""
     return list(dict.fromkeys(_needs(layouts, batches)))
 
 
@@ -27,10 +28,9 @@ def _needs(layouts: Iterable[Layout], batches: Collection[int]) -> Iterator[Need
     for layout in layouts:
         for dataset in layout.datasets:
             for method in layout.methods:
-                wants = wanted(dataset, method)
-                recipes = [each for each in wants.recipes if each.batch in batches]
+                recipes = [each for each in wanted(dataset, method) if each.batch in batches]
                 for metric in layout.metrics:
-                    if not wants.lacks and printed(layout.name, dataset, method, metric):
+                    if printed(layout.name, dataset, method, metric):
                         yield from ((recipe, metric) for recipe in recipes)
 
 
@@ -45,7 +45,7 @@ def missing_tasks(
 
     Seeds count from 0.
     """
-    attacks: dict[Recipe, list[str]] = {}
+    attacks: dict[Recipe | Pair, list[str]] = {}
     for recipe, metric in dict.fromkeys(needs):
         names = attacks.setdefault(recipe, [])
         if metric != "nat":
@@ -75,9 +75,9 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     return tuple(left)
 
 
-def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe, int, object], set[str]]:
+def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe | Pair, int, object], set[str]]:
     """The metrics that are recorded, by recipe, seed and number of images, None for all."""
-    found: dict[tuple[Recipe, int, object], set[str]] = {}
+    found: dict[tuple[Recipe | Pair, int, object], set[str]] = {}
     for record in records:
         recipe, limit = recipe_of(record), record.evaluation.get("limit")
         if recipe is not None and (is_whole(record) or limit is not None):

@@ -17,6 +17,10 @@ A record fills a cell when all of this holds:
 - **The evaluation** has the paper's poses, black fill, bilinear resampling and no canvas; of the
   metric's name in the record. Its precision and the seed of its draws do not matter; but weights
   that were rounded for the zoo are no longer what the recipe gives.
+- **Two networks together** (STN+) are the std* classifier, of either batch size, behind a LocNet of
+  64 images a step: (c) ``LocNet(black)``, (r) ``LocNet(reflection)``, both of one seed. The attack
+  has the LocNet's fill: it was trained to look at nothing else. Naive is the defence, trick the
+  oracle. A record of a pair fills no cell of its classifier, nor the other way round.
 - **One draw is one method**: Wo-1 is ``rnd``; with ``rnd``, ALP is L2 and KL-C is KL, because there
   is nothing to search for.
 
@@ -27,24 +31,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
-from upright.models import is_network
-from upright.objective import Objective
+from upright.objective import LocNet, Objective, parse_objective
 from upright.records import Record, Reported
-from upright.reproduce.layout import LAYOUTS, PAPER_NAMES
+from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, is_oracle
+from upright.reproduce.pair import Pair, attack_fill, changed, recipe_from_json, runs_of
 from upright.reproduce.reported import paper_rows, reported
 from upright.reproduce.settings import Settings
 from upright.train import Recipe
+from upright.warp import Fill
 
 __all__ = [
     "CHOSEN",
     "STEPS",
-    "Wanted",
     "by_recipe",
     "evaluated_as_in_the_paper",
     "is_whole",
@@ -74,84 +78,81 @@ _NETWORKS = {
     "STN*": ("stn34", "std*"),
 }
 
-_TWO_STAGE = "a record of two networks together, a pose regressor before the std* classifier"
+_LOCNETS = {"STN+(c)": "LocNet(black)", "STN+(r)": "LocNet(reflection)"}
 
 _EVALUATION = {
     name: value
     for name, value in Settings().as_json().items()
-    if name in ("split", "space", "fill", "interpolation", "canvas")
+    if name in ("split", "space", "interpolation", "canvas")
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What fills the cells of one method on one data set."""
-
-    dataset: str
-    method: str
-    """As the paper spells it."""
-    recipes: tuple[Recipe, ...] = ()
-    """Of which the better is reported; seed 0, float32. Empty where no recipe can make it."""
-    lacks: str = ""
-    """What has to be built before it can be made."""
-
-
 @cache
-def wanted(dataset: str, method: str) -> Wanted:
-    """Say what fills a method's cells on ``cifar10``, ``cifar100`` or ``svhn``."""
-    if method.startswith("STN+"):
-        return Wanted(dataset=dataset, method=method, lacks=_TWO_STAGE)
+def wanted(dataset: str, method: str) -> tuple[Recipe | Pair, ...]:
+    """Say what fills a method's cells on ``cifar10``, ``cifar100`` or ``svhn``.
+
+    The better of what is given is reported; seed 0, float32. The method is as the paper spells it.
+    """
+    if locnet := _LOCNETS.get(method.partition(" ")[0]):
+        first = Recipe(objective=locnet, data=dataset, steps=STEPS[dataset])
+        return tuple(
+            Pair(locnet=first, classifier=each, oracle=is_oracle(method))
+            for each in wanted(dataset, "std*")
+            if isinstance(each, Recipe)
+        )
     model, objective = _NETWORKS.get(method, ("resnet32", method))
     objective = same_run(CHOSEN.get((dataset, method), objective))
     recipe = Recipe(objective=objective, data=dataset, model=model, steps=STEPS[dataset])
-    recipes = [recipe]
-    if Objective.parse(objective).penalty is None:
-        recipes.append(replace(recipe, batch=128))
-    lacks = "" if is_network(model) else f"the network {model}"
-    return Wanted(dataset=dataset, method=method, recipes=tuple(recipes), lacks=lacks)
+    has_penalty = Objective.parse(objective).penalty is not None
+    return (recipe,) if has_penalty else (recipe, replace(recipe, batch=128))
 
 
 def same_run(objective: str) -> str:
     """Give one name to objectives that train alike: one random draw leaves nothing to search."""
-    parsed = Objective.parse(objective)
+    parsed = parse_objective(objective)
     name = str(parsed)
-    return name.replace("ALP(", "L2(").replace("KL-C(", "KL(") if parsed.single_try else name
+    if isinstance(parsed, LocNet) or not parsed.single_try:
+        return name
+    return name.replace("ALP(", "L2(").replace("KL-C(", "KL(")
 
 
 def with_run(
-    recipe: Recipe, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
-) -> Recipe:
+    recipe: Recipe | Pair, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
+) -> Recipe | Pair:
     """Set what may differ between runs that fill the same cell."""
-    return replace(recipe, objective=same_run(recipe.objective), seed=seed, precision=precision)
+    if isinstance(recipe, Recipe):
+        recipe = replace(recipe, objective=same_run(recipe.objective))
+    return changed(recipe, seed=seed, precision=precision)
 
 
-def paper_method(recipe: Recipe) -> str | None:
+def paper_method(recipe: Recipe | Pair) -> str | None:
     """The paper's name for a recipe, seed and precision aside; None where it has no such run."""
     return _methods().get(with_run(recipe, seed=0))
 
 
 @cache
-def _methods() -> dict[Recipe, str]:
+def _methods() -> dict[Recipe | Pair, str]:
     """The first name that the paper has for each of its recipes."""
-    named: dict[Recipe, str] = {}
+    named: dict[Recipe | Pair, str] = {}
     for layout in LAYOUTS:
         for dataset, method in product(layout.datasets, layout.methods):
-            for recipe in wanted(dataset, method).recipes:
+            for recipe in wanted(dataset, method):
                 named.setdefault(recipe, method)
     return named
 
 
-def evaluated_as_in_the_paper(evaluation: Mapping[str, Any]) -> bool:
+def evaluated_as_in_the_paper(evaluation: Mapping[str, Any], fill: Fill = "black") -> bool:
     """Whether poses, warp and split are the paper's, and the weights those of the run.
 
     The whole set is known by its digest.
     """
-    return evaluation.items() >= _EVALUATION.items() and "weights" not in evaluation
+    asked = _EVALUATION | {"fill": fill}
+    return evaluation.items() >= asked.items() and "weights" not in evaluation
 
 
-def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
+def by_recipe(records: Iterable[Record]) -> dict[Recipe | Pair, tuple[Record, ...]]:
     """Records that may fill a cell or a point of a curve, by recipe, seed and precision aside."""
-    found: dict[Recipe, list[Record]] = {}
+    found: dict[Recipe | Pair, list[Record]] = {}
     for record in records:
         recipe = recipe_of(record)
         if recipe is not None and is_whole(record):
@@ -159,27 +160,31 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe, tuple[Record, ...]]:
     return {recipe: tuple(some) for recipe, some in found.items()}
 
 
-def recipe_of(record: Record) -> Recipe | None:
-    """The recipe of which a record tells, seed and precision aside.
+def recipe_of(record: Record) -> Recipe | Pair | None:
+    """The recipe of which a record tells, or the pair of them, seed and precision aside.
 
     None where it was evaluated unlike in the paper, or on other data than it was trained on.
     """
-    if not evaluated_as_in_the_paper(record.evaluation):
-        return None
     recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
-    return recipe if recipe is not None and recipe.data == record.dataset else None
+    if recipe is None or recipe.data != record.dataset:
+        return None
+    alike = evaluated_as_in_the_paper(record.evaluation, attack_fill(recipe))
+    return recipe if alike else None
 
 
 @lru_cache(maxsize=4096)
-def _recipe(text: str) -> Recipe | None:
+def _recipe(text: str) -> Recipe | Pair | None:
     """A record's recipe, seed and precision aside; None for one of another version of this program.
 
-    A recipe's checks take a millisecond, and a table looks at every record.
+    None for a pair of two seeds, too. A recipe's checks take a millisecond, and a table looks at
+    every record.
     """
     try:
-        return with_run(Recipe.from_json(json.loads(text)), seed=0)
+        recipe = recipe_from_json(json.loads(text))
     except ValueError:
         return None
+    one_seed = len({run.seed for run in runs_of(recipe)}) == 1
+    return with_run(recipe, seed=0) if one_seed else None
 
 
 def is_whole(record: Record) -> bool:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
+from upright import zoo
 from upright.data import LabelledImages, Split
 from upright.data.known import KNOWN
 from upright.data.raw import RawSplit, split_digests
 from upright.evaluation import Evaluation
 from upright.origin import origin_on
 from upright.records import Origin, Record, Reported
+from upright.reproduce.pair import Pair, attack_fill, changed, runs_of
 from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
 from upright.reproduce.settings import Settings
+from upright.sources.stn_plus import STN_PLUS
 from upright.train import Recipe, RunDirectory
 from upright.zoo import Card
 
@@ -26,11 +29,11 @@ __all__ = ["FinishedRun", "digests_of", "record_of"]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a record needs of a run that took all its steps."""
+    """What a record needs of a run that took all its steps, or of two that are used together."""
 
-    recipe: Recipe
+    recipe: Recipe | Pair
     seconds: float
-    """Of training, over all resumptions."""
+    """Of training, over all resumptions, of both where they are two."""
     beside: int | None = None
     """The most runs that trained side by side, this one included; None if unknown."""
     trained_by: tuple[Origin, ...] = ()
@@ -64,6 +67,30 @@ class FinishedRun:
             )
         return FinishedRun(run.recipe, checkpoint.seconds, checkpoint.beside, checkpoint.trained_by)
 
+    @staticmethod
+    def of_pair(locnet: Path, classifier: Path, *, oracle: bool) -> FinishedRun:
+        """Look into the folders of a LocNet and a classifier, which are used together."""
+        runs = [FinishedRun.open(path) for path in (locnet, classifier)]
+        first, second = (RunDirectory.open(path).recipe for path in (locnet, classifier))
+        besides = [run.beside for run in runs if run.beside is not None]
+        origins = [run.trained_by for run in runs]
+        others = tuple(each for each in origins[1] if each not in origins[0])
+        return FinishedRun(
+            Pair(locnet=first, classifier=second, oracle=oracle),
+            sum(run.seconds for run in runs),
+            max(besides) if len(besides) == len(runs) else None,
+            origins[0] + others if all(origins) else (),
+        )
+
+    @staticmethod
+    def of_model(name: str) -> FinishedRun:
+        """The run, or the two runs, that a model by name is."""
+        if name.startswith("zoo:"):
+            return FinishedRun.of_card(zoo.card(name.removeprefix("zoo:")))
+        if match := STN_PLUS.fullmatch(name):
+            return FinishedRun.of_pair(Path(match[1]), Path(match[2]), oracle=False)
+        return FinishedRun.open(Path(name))
+
 
 def record_of(
     run: FinishedRun,
@@ -77,7 +104,7 @@ def record_of(
     """Give the record of an evaluation that has just been done.
 
     Args:
-        run: the run that was evaluated.
+        run: the run that was evaluated, or the two.
         evaluation: what was measured.
         data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
         data: the images that were evaluated.
@@ -85,14 +112,15 @@ def record_of(
         device: where it was evaluated.
     """
     recipe, origin = run.recipe, origin_on(device)
+    assert evaluation.oracle == (isinstance(recipe, Pair) and recipe.oracle)
     asked = settings.as_json()
     digests = digests_of(data, settings.split)
     known = _known(digests)
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
     measured |= {name: result.accuracy for name, result in results.items()}
-    trained_on_it = known is not None and recipe.data in (known, data_name)
-    comparable = trained_on_it and evaluated_as_in_the_paper(asked)
+    trained_on_it = all(each.data in (known, data_name) for each in runs_of(recipe))
+    comparable = trained_on_it and evaluated_as_in_the_paper(asked, attack_fill(recipe))
     return Record(
         dataset=known or data_name,
         method=recipe.objective,
@@ -131,9 +159,9 @@ def _known(digests: dict[str, str]) -> str | None:
     return None
 
 
-def _reported(dataset: str, recipe: Recipe, metrics: Iterable[str]) -> dict[str, Reported]:
+def _reported(dataset: str, recipe: Recipe | Pair, metrics: Iterable[str]) -> dict[str, Reported]:
     """What the paper has for a recipe of its own; a shorter one has nothing to stand beside."""
-    method = paper_method(replace(recipe, data=dataset))
+    method = paper_method(changed(recipe, data=dataset))
     if method is None:
         return {}
     found = {metric: reported(dataset, method, metric) for metric in metrics}

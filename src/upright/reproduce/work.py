@@ -3,6 +3,8 @@
 Everything here can be done again after it was stopped at any point: training continues from the
 run's last checkpoint, an evaluation from its state, and what is done is not done twice. A run's
 folder has the name of its recipe's hash, so that whoever takes a task up finds what was done of it.
+A task of two networks together has two runs, which other tasks may need too, and a folder of its
+own for the state of its evaluation.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
+from upright.checks import Model
+from upright.evaluation import Oracle
 from upright.records import Record
+from upright.reproduce.pair import Pair, attack_fill, runs_of
 from upright.reproduce.record import FinishedRun, record_of
 from upright.reproduce.settings import Precision, Settings
+from upright.sources.stn_plus import StnPlus, load_locator
 from upright.train import Recipe, load_network, train
 
 __all__ = [
@@ -27,6 +32,8 @@ __all__ = [
     "Precision",
     "Task",
     "evaluation_precision",
+    "folder_of",
+    "folders_of",
     "is_trained",
     "measure",
     "measure_network",
@@ -38,9 +45,9 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A recipe to follow, and the attacks under which to evaluate what it gives."""
+    """A recipe to follow, or two, and the attacks under which to evaluate what it gives."""
 
-    recipe: Recipe
+    recipe: Recipe | Pair
     attacks: tuple[str, ...] = ("grid-775",)
     test_images: int | None = None
     """The first so many test images only; a cell of the paper takes all of them."""
@@ -67,10 +74,12 @@ def perform(
     Gives a record for each group of attacks that can share an evaluation. Raises
     ``KeyboardInterrupt`` where training was told to stop; its checkpoint is written then.
     """
-    if not is_trained(task, runs):
+    for recipe in runs_of(task.recipe):
+        if is_trained(recipe, runs):
+            continue
         run = train(
-            task.recipe,
-            run_folder(task, runs),
+            recipe,
+            folder_of(recipe, runs),
             resume=True,
             device=device,
             checkpoint_every=checkpoint_every,
@@ -83,14 +92,25 @@ def perform(
 
 
 def run_folder(task: Task, runs: Path) -> Path:
-    """Where a task's run lies: seeds and precisions are part of the hash."""
-    return runs / task.recipe.hash
+    """Where a task's run lies, or the evaluation of its two runs together."""
+    return folder_of(task.recipe, runs)
 
 
-def is_trained(task: Task, runs: Path) -> bool:
-    """Whether a task's run has taken all its steps."""
+def folder_of(recipe: Recipe | Pair, runs: Path) -> Path:
+    """Where a run lies: seeds and precisions are part of the hash."""
+    return runs / recipe.hash
+
+
+def folders_of(task: Task, runs: Path) -> tuple[Path, ...]:
+    """All that a task works in, by name: who takes them in this order waits for nobody in vain."""
+    all_of_it = {folder_of(each, runs) for each in (task.recipe, *runs_of(task.recipe))}
+    return tuple(sorted(all_of_it))
+
+
+def is_trained(recipe: Recipe, runs: Path) -> bool:
+    """Whether a run has taken all its steps."""
     try:
-        FinishedRun.open(run_folder(task, runs))
+        FinishedRun.open(folder_of(recipe, runs))
     except ValueError:
         return False
     return True
@@ -99,20 +119,36 @@ def is_trained(task: Task, runs: Path) -> bool:
 def measure(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
-    """Evaluate a run that was trained."""
-    folder = run_folder(task, runs)
+    """Evaluate a run that was trained, or two."""
     yield from measure_network(
         task,
-        FinishedRun.open(folder),
-        load_network(folder).to(device),
+        _finished(task.recipe, runs),
+        _load(task.recipe, runs, device),
         precision=evaluation_precision(task.recipe),
         device=device,
-        states=folder,
+        states=run_folder(task, runs),
         progress=progress,
     )
 
 
-def evaluation_precision(recipe: Recipe) -> Precision:
+def _finished(recipe: Recipe | Pair, runs: Path) -> FinishedRun:
+    folders = [folder_of(each, runs) for each in runs_of(recipe)]
+    if isinstance(recipe, Pair):
+        return FinishedRun.of_pair(*folders, oracle=recipe.oracle)
+    return FinishedRun.open(*folders)
+
+
+def _load(recipe: Recipe | Pair, runs: Path, device: torch.device) -> Model:
+    folders = [folder_of(each, runs) for each in runs_of(recipe)]
+    network = load_network(folders[-1])
+    if isinstance(recipe, Pair):
+        locator = load_locator(folders[0])
+        oracle, defence = Oracle(locator, network), StnPlus(locator, network, locator.fill)
+        network = oracle if recipe.oracle else defence
+    return network.to(device).eval()
+
+
+def evaluation_precision(recipe: Recipe | Pair) -> Precision:
     """In which precision a run is evaluated: in float32, or half of it if it was trained so."""
     return "float32" if recipe.precision == "float32" else "float16"
 
@@ -133,7 +169,7 @@ def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = tuple(name for name in parsed if isinstance(parsed[name], CandidateSearch))
     climbing = tuple(name for name in parsed if name not in listed)
-    asked = Settings(limit=task.test_images, precision=precision)
+    asked = Settings(limit=task.test_images, precision=precision, fill=attack_fill(task.recipe))
     parts = (Part(listed, asked), Part(climbing, replace(asked, precision="float32")))
     return tuple(part for part in parts if part.attacks) or parts[:1]
 
@@ -141,16 +177,17 @@ def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
 def measure_network(
     task: Task,
     run: FinishedRun,
-    network: nn.Module,
+    network: Model,
     *,
     precision: Precision,
     device: torch.device,
     states: Path | None = None,
     progress: bool = False,
 ) -> Iterator[Record]:
-    """Evaluate a run's network on the test images, a record for each of its parts.
+    """Evaluate a run's network on the test images, a record for each of the task's parts.
 
-    With a folder for ``states``, an evaluation that was stopped is continued.
+    Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
+    that was stopped is continued.
     """
     data = Settings(limit=task.test_images).load(task.recipe.data)
     for part in parts_of(task, precision):

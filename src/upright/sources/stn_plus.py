@@ -9,13 +9,15 @@ defence can: see ``upright.evaluation.oracle``.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
-from upright.evaluation import Locator
+from upright.evaluation import Locator, Oracle
 from upright.objective import LocNet, located_pose, parse_objective
 from upright.pose import Pose
 from upright.sources.registry import model_source
@@ -24,13 +26,16 @@ from upright.space import TransformSpace
 from upright.train import RunDirectory, load_network
 from upright.warp import Fill, warp
 
-__all__ = ["RunLocator", "StnPlus", "load_locator", "load_stn_plus"]
+__all__ = ["STN_PLUS", "RunLocator", "StnPlus", "each_network", "load_locator", "load_stn_plus"]
+
+STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
+"""Its name, and in it those of the two runs."""
 
 
 class RunLocator(nn.Module):
     """A network that was trained as a LocNet, as a function from images to poses."""
 
-    def __init__(self, network: nn.Module, space: TransformSpace, fill: Fill) -> None:
+    def __init__(self, network: Model, space: TransformSpace, fill: Fill) -> None:
         super().__init__()
         self.network, self.space = network, space
         self.fill: Fill = fill
@@ -53,6 +58,18 @@ class StnPlus(nn.Module):
         return self.classifier(warp(images, pose.inverse(), fill=self.fill))
 
 
+def each_network(model: Model, change: Callable[[Model], Model]) -> Model:
+    """Change the networks of a two-stage model, and nothing between them; or else the model."""
+    if not isinstance(model, StnPlus | Oracle):
+        return change(model)
+    locator, classifier = model.locator, change(model.classifier)
+    if isinstance(locator, RunLocator):
+        locator = RunLocator(change(locator.network), locator.space, locator.fill)
+    if isinstance(model, Oracle):
+        return Oracle(locator, classifier).eval()
+    return StnPlus(locator, classifier, model.fill).eval()
+
+
 def load_locator(path: Path) -> RunLocator:
     """Load the newest weights of a run with the objective ``LocNet``."""
     recipe = RunDirectory.open(path).recipe
@@ -65,7 +82,7 @@ def load_locator(path: Path) -> RunLocator:
     return RunLocator(load_network(path), recipe.space, objective.fill)
 
 
-@model_source("stn-plus:LOCNET,CLASSIFIER", r"stn-plus:([^,]+),([^,]+)")
+@model_source("stn-plus:LOCNET,CLASSIFIER", STN_PLUS.pattern)
 def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
     """Load the two runs."""
     locator = load_locator(Path(locnet))

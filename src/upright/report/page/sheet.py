@@ -68,7 +68,7 @@ def paper_sheet(table: Table) -> Sheet:
     headings += [Heading(row.metric, row.dataset) for row in table.rows]
     rows = [
         (
-            SheetCell(column.name, order=column.name),
+            SheetCell(column.title, order=column.name),
             *(_cell(row.cells[place]) for row in table.rows),
         )
         for place, column in enumerate(table.columns)
@@ -159,8 +159,7 @@ def _cell(cell: Cell | None) -> SheetCell:
         return SheetCell("–", hint="the paper has no number here")
     paper = "" if cell.reported is None else f"paper {100 * cell.reported.mean:.2f}"
     if cell.measured is None:
-        hint = cell.lacks or cell.note
-        return SheetCell("missing", detail=paper, hint=hint, command=cell.command)
+        return SheetCell("missing", detail=paper, hint=cell.note, command=cell.command)
     found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
     if cell.difference is not None:
         paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")

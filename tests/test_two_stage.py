@@ -1,0 +1,499 @@
+"""The paper's STN+ in ``reproduce``: two networks together have runs, records and cells."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from made_up import made_up_record, paper_recipe
+from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
+from tiny_sets import tiny
+from upright import Pose, evaluate
+from upright.cli import main
+from upright.cli import reproduce as command
+from upright.data import load_data
+from upright.data.known import CIFAR10
+from upright.evaluation import Oracle
+from upright.records import append, read
+from upright.report.comparable import comparable, comparable_times
+from upright.report.runs import group_runs
+from upright.reproduce import LocalEngine, Pair, Settings, Task, engine, perform, reported
+from upright.reproduce import record as recording
+from upright.reproduce.cost import cost_of, timed
+from upright.reproduce.fill import fill_tables, select
+from upright.reproduce.missing import missing_tasks, table_needs, undone
+from upright.reproduce.pair import changed, recipe_from_json, runs_of
+from upright.reproduce.plan import paper_method, wanted
+from upright.reproduce.results import Results, make_missing
+from upright.sources import StnPlus, load_locator
+from upright.train import load_network
+from upright.warp import warp
+from upright.zoo import Card
+
+CPU = torch.device("cpu")
+GRID = {"nat": 0.9, "grid-775": 0.5}
+FILLS = {"STN+(c)": "black", "STN+(r)": "reflection"}
+METHODS = [f"{name} {variant}" for name in FILLS for variant in ("naive", "trick")]
+
+
+def paper_pair(method="STN+(c) naive", dataset="cifar10", seed=0, batch=64):
+    """The two recipes of a column, written down without the help of the plan."""
+    name, variant = method.split()
+    return Pair(
+        locnet=paper_recipe(dataset, f"LocNet({FILLS[name]})", seed=seed),
+        classifier=paper_recipe(dataset, "std*", seed=seed, batch=batch),
+        oracle=variant == "trick",
+    )
+
+
+def pair_record(pair, **changes):
+    fill = "black" if "black" in pair.locnet.objective else "reflection"
+    asked = {"fill": fill} | changes.pop("evaluation", {})
+    return made_up_record(pair, GRID, evaluation=asked, **changes)
+
+
+def filled(records, method, dataset="cifar10", table="two-stage-eval"):
+    (found,) = fill_tables(select(tables=[table], datasets=[dataset], methods=[method]), records)
+    return {row.metric: row.cells[0] for row in found.rows}
+
+
+# --- which records fill which cells ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "svhn"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_column_is_a_locnet_before_std_of_both_batch_sizes(method, dataset):
+    pairs = [paper_pair(method, dataset, batch=batch) for batch in (64, 128)]
+    assert list(wanted(dataset, method)) == pairs
+    assert paper_method(paper_pair(method, dataset, seed=3)) == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_record_of_a_pair_fills_its_own_column_and_no_other(method):
+    record = pair_record(paper_pair(method, seed=2))
+    for other in METHODS:
+        measured = [cell.measured for cell in filled([record], other).values()]
+        assert [each is not None for each in measured] == [other == method] * 2
+    every = [cell for table in fill_tables(select(), [record]) for cell in table.cells]
+    assert sum(cell.measured is not None for cell in every) == 2
+    assert undone([Task(recipe=paper_pair(method, seed=2))], [record]) == ()
+
+
+def test_a_record_of_the_classifier_alone_fills_no_cell_of_the_pair():
+    alone = made_up_record(paper_recipe("cifar10", "std*"), GRID)
+    assert all(filled([alone], method)["nat"].measured is None for method in METHODS)
+    needs = table_needs(select(tables=["two-stage-eval"], datasets=["cifar10"]))
+    assert len(missing_tasks(needs, [alone], seeds=1)) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pair_is_in_nothing_that_tells_of_its_classifier(method):
+    pair = paper_pair(method)
+    both = [made_up_record(pair.classifier, GRID), pair_record(pair)]
+    assert comparable(both) == comparable_times(both) == timed(both) == (both[0],)
+    assert comparable(both[1:]) == timed(both[1:]) == ()
+    assert undone([Task(recipe=pair.classifier)], both[1:]) == (Task(recipe=pair.classifier),)
+    assert both[0].key != both[1].key
+    with pytest.raises(ValueError, match="a recipe has no classifier, locnet, oracle"):
+        Card(
+            name="cifar10/std-star",
+            classes=("a",),
+            image_shape=(3, 32, 32),
+            train_digest="",
+            weights_digest="",
+            records=(both[1],),
+        )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"locnet": paper_recipe("cifar10", "LocNet(black)", seed=1)},
+        {"locnet": paper_recipe("cifar10", "LocNet(black)", steps=800)},
+        {"locnet": paper_recipe("cifar10", "LocNet(border)")},
+        {"locnet": paper_recipe("svhn", "LocNet(black)")},
+        {"classifier": paper_recipe("cifar10", "std")},
+        {"classifier": paper_recipe("cifar10", "std*", steps=800)},
+    ],
+)
+def test_another_pair_fills_no_cell(changes):
+    record = pair_record(replace(paper_pair(), **changes), evaluation={"fill": "black"})
+    assert filled([record], "STN+(c) naive")["nat"].measured is None
+
+
+def test_the_attack_has_the_fill_of_the_locnet():
+    for method in METHODS:
+        for fill in ("black", "reflection", "border"):
+            record = pair_record(paper_pair(method), evaluation={"fill": fill})
+            fits = fill == FILLS[method.split()[0]]
+            assert (filled([record], method)["nat"].measured is not None) == fits
+
+
+def test_an_oracle_is_marked_and_never_the_best_of_its_row():
+    naive, trick = (paper_pair(f"STN+(c) {variant}") for variant in ("naive", "trick"))
+    records = [
+        pair_record(naive, measured={"nat": 0.9, "grid-775": 0.4}),
+        pair_record(trick, measured={"nat": 0.9, "grid-775": 0.8}),
+    ]
+    (table,) = fill_tables(select(tables=["two-stage-eval"], datasets=["cifar10"]), records)
+    best = {
+        column.title
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+        if cell.best
+    }
+    assert best == {"STN+(c) naive"}
+    marked = [column.name for column in table.columns if column.title.endswith("(oracle)")]
+    assert marked == ["STN+(c) trick", "STN+(r) trick"]
+    (shown,) = group_runs(records)
+    assert shown.method == "STN+(LocNet(black), std*)"
+
+
+def test_seeds_of_a_pair_are_taken_together():
+    records = [pair_record(paper_pair(seed=seed)) for seed in range(3)]
+    (shown,) = group_runs(records)
+    assert shown.measured["nat"].n == 3
+    assert filled(records, "STN+(c) naive")["nat"].measured.n == 3
+
+
+def test_a_column_can_be_asked_for_by_its_name():
+    for name in ("STN+(c) naive", "STN+(c)naive"):
+        (layout,) = select(methods=[name])
+        assert layout.methods == ("STN+(c) naive",)
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_record_of_a_pair_names_both_recipes_and_is_read_as_it_was(tmp_path, method):
+    pair = paper_pair(method)
+    record = pair_record(pair)
+    assert append(tmp_path / "records.jsonl", record, once=True)
+    assert not append(tmp_path / "records.jsonl", record, once=True)
+    assert read(tmp_path / "records.jsonl").records == (record,)
+    assert recipe_from_json(record.recipe) == pair
+    assert record.of_two
+    assert record.is_oracle == pair.oracle
+    line = json.loads((tmp_path / "records.jsonl").read_text())
+    assert line["recipe"]["locnet"] == pair.locnet.as_json()
+    assert line["recipe"]["classifier"] == pair.classifier.as_json()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_paper_s_number_stands_beside_a_pair_that_was_trained_on_the_same_data(
+    tmp_path, monkeypatch, method
+):
+    small, pair = tiny(CIFAR10), paper_pair(method)
+    monkeypatch.setattr(recording, "KNOWN", {"cifar10": small.known})
+    np.savez(tmp_path / "small.npz", **small.arrays)
+    data = load_data(f"npz:{tmp_path / 'small.npz'}")
+    model = Oracle(lambda x: Pose.zeros(len(x)), lambda x: x.flatten(1)[:, :10]).eval()
+    asked = model if pair.oracle else model.classifier
+    result = evaluate(asked, (data.images, data.labels), attacks=[])
+
+    def stands_beside(recipe):
+        return recording.record_of(
+            recording.FinishedRun(recipe, 1.0),
+            result,
+            data_name="cifar10",
+            data=data,
+            settings=Settings(fill=FILLS[method.split()[0]]),
+            device=CPU,
+        ).reported
+
+    assert stands_beside(pair) == {"nat": reported("cifar10", method, "nat")}
+    for changes in ({"data": "svhn"}, {"steps": 9}):
+        assert stands_beside(replace(pair, locnet=replace(pair.locnet, **changes))) == {}
+
+
+def test_all_that_differs_in_a_pair_is_in_its_hash():
+    pair = paper_pair()
+    others = [
+        replace(pair, oracle=True),
+        replace(pair, locnet=replace(pair.locnet, seed=1)),
+        replace(pair, classifier=replace(pair.classifier, seed=1)),
+        pair.locnet,
+        pair.classifier,
+    ]
+    assert len({each.hash for each in (pair, *others)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"classifier": None}, "not a pair of recipes"),
+        ({"classifier": ...}, "not a pair of recipes: 'classifier'"),
+        ({"locnet": 3}, "not a pair of recipes"),
+        ({"locnet": {"steps": "many"}}, "steps is 'many'"),
+        ({"locnet": paper_recipe("cifar10", "std").as_json()}, "std finds no poses"),
+        ({"classifier": paper_recipe("cifar10", "LocNet(black)").as_json()}, "finds no classes"),
+        ({"oracle": []}, "must be true or false"),
+        ({"third": {}}, "not a pair of recipes"),
+    ],
+)
+def test_what_is_no_pair_is_named_and_fills_nothing(damage, message):
+    values = paper_pair().as_json() | damage
+    values = {name: value for name, value in values.items() if value is not ...}
+    with pytest.raises(ValueError, match=message):
+        recipe_from_json(values)
+    record = pair_record(paper_pair(), recipe=values)
+    assert filled([record], "STN+(c) naive")["nat"].measured is None
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+def test_a_pair_takes_both_trainings_and_twice_the_evaluation():
+    star = made_up_record(paper_recipe("cifar10", "std*"), GRID, train_seconds=160.0)
+    task, pair = Task(recipe=paper_pair()), paper_pair()
+    cost = cost_of(task, [star], "made-up GPU")
+    # A LocNet's step has as many passes as one of std*.
+    assert (cost.train, cost.evaluate, cost.basis) == (320.0, 40.0, "extrapolated")
+    assert cost_of(task, [star], "made-up GPU", train=[pair.locnet]).train == 160.0
+    assert cost_of(task, [star], "made-up GPU", train=[]).train == 0.0
+
+
+def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "150")
+    Results(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
+    options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "2"]
+    assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "8 runs missing, for 16 evaluations: " in text
+    assert "STN+(LocNet(black), std*) oracle on cifar10, batch 128 0, 1 grid-775" in text
+    # Six runs of 400 s, two of twice that with 128 images a step, and 16 times twice 20 s: 4,640 s.
+    assert ": 1 h 17 min on made-up GPU" in text
+
+
+# --- making them ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plan(monkeypatch):
+    return register_tiny(monkeypatch)
+
+
+@pytest.fixture
+def pairs(tmp_path, plan, monkeypatch):  # noqa: ARG001 - the network has to be known
+    """Four columns of one seed, which have three runs."""
+    monkeypatch.chdir(tmp_path)
+    save_as_npz(colours(), tmp_path / "colours.npz")
+    data = "npz:colours.npz"
+    return [
+        Pair(
+            locnet=tiny_recipe(data=data, objective=f"LocNet({fill})"),
+            classifier=tiny_recipe(data=data, objective="std*"),
+            oracle=oracle,
+        )
+        for oracle in (True, False)
+        for fill in FILLS.values()
+    ]
+
+
+def tasks_of(pairs):
+    return [Task(recipe=pair, attacks=("grid-3x3x3",)) for pair in pairs]
+
+
+def by_hand(pair, runs):
+    """What a pair reaches, evaluated without tasks, engines and records."""
+    locator = load_locator(runs / pair.locnet.hash)
+    model = load_network(runs / pair.classifier.hash)
+    data, fill = colours(), locator.fill
+    both = Oracle(locator, model) if pair.oracle else StnPlus(locator, model, fill)
+    found = evaluate(both.eval(), (data.images, data.labels), attacks=["grid-3x3x3"], fill=fill)
+    return {"nat": found.natural_accuracy, "grid-3x3x3": found.attacks["grid-3x3x3"].accuracy}
+
+
+def told(results):
+    return sorted((each.method, sorted(each.measured.items())) for each in results.read())
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The recipes that were trained, in groups."""
+    found = []
+    original = engine.train_together
+
+    def noted(runs, **options):
+        found.append(list(runs.values()))
+        return original(runs, **options)
+
+    monkeypatch.setattr(engine, "train_together", noted)
+    return found
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_the_command_trains_each_network_once_and_records_every_pair(
+    tmp_path, pairs, trained, monkeypatch, capsys, together
+):
+    needs = [(pair, metric) for pair in pairs for metric in ("nat", "grid-3x3x3")]
+    monkeypatch.setattr(command, "table_needs", lambda *_, **__: needs)
+    options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "1"]
+    options += ["--device", "cpu", "--together", str(together)]
+    assert main(["reproduce", *options]) == 0
+    out, err = capsys.readouterr()
+    assert "two-stage-eval" in out
+    assert err.count("grid-3x3x3") == 4
+    assert [len(group) for group in trained] == {1: [1, 1, 1], 2: [2, 1]}[together]
+    assert {run for group in trained for run in group} == {r for p in pairs for r in runs_of(p)}
+    records = Results(tmp_path / "results").read()
+    for pair, record in zip(pairs, sorted(records, key=order(pairs)), strict=True):
+        assert record.measured == by_hand(pair, tmp_path / "runs" / "reproduce")
+        assert recipe_from_json(record.recipe) == pair
+        assert (record.is_oracle, record.images) == (pair.oracle, 48)
+        assert record.evaluation["fill"] in pair.locnet.objective
+        assert record.steps == 24
+    assert main(["reproduce", *options]) == 0
+    assert sum(map(len, trained)) == 3
+    assert Results(tmp_path / "results").read() == records
+
+
+def order(pairs):
+    return lambda record: pairs.index(recipe_from_json(record.recipe))
+
+
+def test_a_record_of_the_defence_is_what_two_warps_and_two_networks_say(tmp_path, pairs):
+    """Without ``StnPlus`` and ``evaluate``: every image under every pose, by hand."""
+    naive = pairs[3]
+    (record,) = perform(*tasks_of([naive]), tmp_path, device=CPU)
+    locator = load_locator(tmp_path / naive.locnet.hash)
+    classifier = load_network(tmp_path / naive.classifier.hash)
+    images, labels = colours().as_float(), colours().labels
+    right = torch.ones(48, dtype=torch.bool)
+    with torch.no_grad():
+        poses = naive.classifier.space.grid((3, 3, 3))
+        for i in range(27):
+            moved = warp(images, poses[i : i + 1], fill="reflection")
+            back = warp(moved, locator(moved).inverse(), fill="reflection")
+            right &= classifier(back).argmax(1) == labels
+    assert record.measured["grid-3x3x3"] == right.double().mean()
+    assert 0 < record.measured["grid-3x3x3"] < 1
+
+
+def test_pairs_trained_in_half_precision_are_evaluated_in_float16(tmp_path, pairs):
+    for pair in (changed(each, precision="bfloat16") for each in pairs[::2]):
+        (record,) = perform(*tasks_of([pair]), tmp_path, device=CPU)
+        assert record.evaluation["precision"] == "float16"
+        assert record.measured["nat"] == pytest.approx(by_hand(pair, tmp_path)["nat"], abs=0.05)
+
+
+@pytest.mark.parametrize("step", [5, 17])
+def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, step):
+    tasks, runs = tasks_of(pairs), tmp_path / "runs"
+    local = LocalEngine(runs=runs, device=CPU, checkpoint_every=3)
+    expected = Results(tmp_path / "undisturbed")
+    other = LocalEngine(runs=tmp_path / "other", device=CPU)
+    assert make_missing(tasks, other, expected) == ()
+    results = Results(tmp_path / "results")
+    passes = {"left": step}
+
+    def stop(images):
+        passes["left"] -= 1
+        return sending(signal.SIGINT)(images) if passes["left"] == 0 else images
+
+    for number in range(1, 13):
+        plan[number] = stop
+    with pytest.raises(KeyboardInterrupt):
+        make_missing(tasks, local, results)
+    assert results.read() == ()
+    assert make_missing(tasks, local, results) == ()
+    assert told(results) == told(expected)
+
+
+def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
+    bad = [
+        replace(pair, locnet=replace(pair.locnet, learning_rate=1e30))
+        if "reflection" in pair.locnet.objective
+        else pair
+        for pair in pairs
+    ]
+    results = Results(tmp_path / "results")
+    local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=4)
+    failures = make_missing(tasks_of(bad), local, results)
+    assert [failure.task.recipe for failure in failures] == [bad[1], bad[3]]
+    assert all("no longer finite" in failure.reason for failure in failures)
+    assert len(results.read()) == 2
+
+
+# --- by hand, one by one --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def upright(pairs, capsys):
+    """The command in a folder with the runs ``loc`` and ``cls``."""
+
+    def call(*arguments):
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
+    assert call("train", "LocNet(reflection)", *options, "--out", "loc")[0] == 0
+    assert call("train", "std*", *options, "--out", "cls")[0] == 0
+    assert pairs
+    return call
+
+
+DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3", "--record", "records.jsonl")
+
+
+def test_evaluate_and_oracle_record_the_two_runs(upright):
+    assert upright("evaluate", "stn-plus:loc,cls", *DATA, "--fill", "reflection")[0] == 0
+    assert upright("oracle", "loc", "cls", *DATA)[0] == 0
+    defence, trick = read("records.jsonl").records
+    assert (defence.is_oracle, trick.is_oracle) == (False, True)
+    assert defence.method == "STN+(LocNet(reflection), std*)"
+    assert trick.method == "STN+(LocNet(reflection), std*) oracle"
+    for record in (defence, trick):
+        pair = recipe_from_json(record.recipe)
+        assert (pair.locnet.objective, pair.classifier.objective) == ("LocNet(reflection)", "std*")
+        assert record.evaluation["fill"] == "reflection"
+        assert (record.steps, record.beside, len(record.trained_by)) == (12, 1, 1)
+        assert record.reported == {}
+    locator, classifier = load_locator(Path("loc")), load_network(Path("cls"))
+    data = (colours().images, colours().labels)
+    for record, model in (
+        (defence, StnPlus(locator, classifier, "reflection")),
+        (trick, Oracle(locator, classifier)),
+    ):
+        found = evaluate(model.eval(), data, attacks=["grid-3x3x3"], fill="reflection")
+        assert record.measured["grid-3x3x3"] == found.attacks["grid-3x3x3"].accuracy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("evaluate", "stn-plus:cls,cls", *DATA),
+            "std* finds no poses; a LocNet has to come first",
+        ),
+        (("evaluate", "stn-plus:loc,loc", *DATA), "LocNet(reflection) finds no classes; name a"),
+        (("evaluate", "stn-plus:loc,gone", *DATA), "only a run of `upright train`"),
+        (("oracle", "loc", "models.py:make", *DATA), "only a run of `upright train`"),
+        (("oracle", "cls", "cls", *DATA), "cls was trained with std*, which finds no poses"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named_before_it_is_evaluated(upright, arguments, message):
+    code, _, err = upright(*arguments)
+    assert code == 2
+    assert err.startswith(f"upright: error: {message}")
+    assert not Path("records.jsonl").exists()
+
+
+def test_the_paper_has_numbers_for_all_four_columns():
+    rows = (Path(command.__file__).parents[1] / "reproduce" / "reported.csv").read_text()
+    printed = [r for r in csv.DictReader(rows.splitlines()) if r["table"] == "two-stage-eval"]
+    assert len(printed) == 16
+    for row in printed:
+        dataset = row["dataset"].lower().replace("-", "")
+        number = reported(dataset, row["method"], row["metric"])
+        assert number.mean == pytest.approx(float(row["mean"]) / 100)
