@@ -3,7 +3,7 @@
     python benchmarks/ascent_steps.py [MODEL] [--data cifar10] [--limit 1000] [--interpolation ...]
 
 The paper prints the steps [0.03, 0.03, 0.3] without units. All climbs start from the same poses.
-Two cores take about three minutes, and four times that with images that are resampled twice.
+Two cores take about three minutes.
 """
 
 from __future__ import annotations

@@ -207,7 +207,8 @@ def test_only_a_finished_run_is_recorded(tmp_path, run, upright_evaluate):
     for model, message in (
         (
             "models.py:make",
-            "only a run of `upright train` or a model of the zoo can be recorded, and",
+            "only a run of `upright train`, two as stn-plus:LOCNET,CLASSIFIER, or a model of the "
+            "zoo can be recorded, and models.py:make is no folder",
         ),
         ("empty", "empty is not a run directory"),
         ("unfinished", "unfinished cannot be recorded: it is at step 0 of 3; finish it with"),

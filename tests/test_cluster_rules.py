@@ -147,6 +147,7 @@ def pairs(tasks):
     return [
         Task(
             recipe=Pair(
+                oracle=False,
                 locnet=replace(tasks[seed].recipe, objective=f"LocNet({fill})"),
                 classifier=replace(tasks[seed].recipe, objective="std*"),
             ),

@@ -7,6 +7,7 @@ import io
 import math
 import re
 import zlib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
 from upright.report.compare import difference, estimate, reduction
 from upright.report.methods import methods_to_markdown
+from upright.report.runs import group_runs
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
@@ -410,3 +412,19 @@ def test_methods_are_listed_once_however_many_tables_and_names_they_have():
         "| `KL(rob, rnd)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
         "| `AT(rob, Wo-10)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
     ]
+
+
+def test_an_oracle_is_marked_in_every_line_and_cuts_no_error():
+    lines = csv_of("two-stage-eval")
+    tricks = [line for line in lines if line["oracle"] == "True"]
+    assert {line["method"] for line in tricks} == {"STN+(c) trick", "STN+(r) trick"}
+    assert not any(line["baseline"] or line["error_reduction"] for line in tricks)
+    assert all(line["baseline"] == "std*" for line in lines if line not in tricks)
+
+
+def test_the_nested_recipe_of_a_stranger_does_not_stop_a_report():
+    nested: dict = {}
+    for _ in range(900):
+        nested = {"of": nested}
+    record = made_up_record(paper_recipe("cifar10", "std"), {"nat": 0.5})
+    assert len(group_runs([replace(record, recipe=record.recipe | {"more": nested})])) == 1

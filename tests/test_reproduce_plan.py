@@ -20,7 +20,7 @@ from upright.reproduce.figures import FACTORS, FIGURES, figure, figure_recipes
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import baseline_of
 from upright.reproduce.missing import missing_tasks, table_needs
-from upright.reproduce.pair import runs_of
+from upright.reproduce.pair import recipe_from_json, runs_of
 from upright.space import TransformSpace
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
@@ -347,3 +347,12 @@ def test_figures_need_runs_of_the_paper_s_recipe_alone():
         figure_recipes(figure("runtime"), datasets=["svhn"])
     with pytest.raises(ValueError, match="no figure 'speed'; choose from runtime, lambda-rnd"):
         figure("speed")
+
+
+def test_a_pair_says_whether_it_is_an_oracle():
+    (pair, _) = wanted("cifar10", "STN+(c) trick")
+    assert recipe_from_json(pair.as_json()) == pair
+    values = pair.as_json()
+    del values["oracle"]
+    with pytest.raises(ValueError, match="not a pair of recipes"):
+        recipe_from_json(values)

@@ -279,7 +279,7 @@ def test_the_oracle_warps_the_original_by_what_is_left_of_the_pose() -> None:
 
 def test_the_oracle_says_what_it_is() -> None:
     images, labels = blobs(4)
-    model = Oracle(lambda moved: Pose.zeros(len(moved)), nearest(images, labels)).eval()
+    model = Oracle(lambda moved: Pose.zeros(len(moved)), nearest(images, labels))
     result = evaluate(model, (images, labels), attacks=["rnd"])
     assert "oracle, not a defence" in repr(result)
     assert "oracle, not a defence" in str(result.summary())
@@ -294,6 +294,17 @@ def test_a_defence_does_not_continue_the_state_of_an_oracle(upright: Call) -> No
     evaluate(Oracle(locator, classifier).eval(), data, **options)
     with pytest.raises(ValueError, match="state belongs to another evaluation"):
         evaluate(StnPlus(locator, classifier).eval(), data, **options)
+
+
+def test_an_oracle_does_not_continue_the_state_of_another_locator(tmp_path: Path) -> None:
+    images, labels = blobs(4)
+
+    def by(angle: float) -> Oracle:
+        return Oracle(lambda moved: Pose.of(angle=[angle] * len(moved)), nearest(images, labels))
+
+    evaluate(by(0), (images, labels), attacks=["rnd"], state=tmp_path / "state")
+    with pytest.raises(ValueError, match="state belongs to another model"):
+        evaluate(by(20), (images, labels), attacks=["rnd"], state=tmp_path / "state")
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -323,6 +334,12 @@ def test_stn_plus_is_a_model_for_evaluate(upright: Call) -> None:
     by_hand = StnPlus(load_locator(Path("loc")), load_model("cls")).eval()
     direct = evaluate(by_hand, (data.images, data.labels), attacks=["grid-3x3x3"])
     assert result["attacks"]["grid-3x3x3"]["accuracy"] == direct.attacks["grid-3x3x3"].accuracy
+
+
+def test_an_attack_with_a_fill_that_the_locnet_has_not_seen_is_told(upright: Call) -> None:
+    code, _, err = upright("evaluate", "stn-plus:loc,cls", *DATA, "--fill", "reflection")
+    assert code == 0
+    assert "learned from black fill and has never seen reflection" in err
 
 
 def test_every_line_of_the_oracle_is_marked(upright: Call) -> None:

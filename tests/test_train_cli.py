@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from tiny_runs import (
     Call,
@@ -104,6 +105,18 @@ def test_options_reach_the_recipe(upright: Call) -> None:
     assert (recipe["learning_rate"], recipe["weight_decay"]) == (0.5, 0)
     assert recipe["train_images"] == 40
     assert recipe["space"] == {"max_dx": 0.1, "max_dy": 0.1, "max_angle": 15, "unit": "image"}
+
+
+@pytest.mark.parametrize("objective", ["std*", "KL(rob, Wo-2)", "LocNet(black)"])
+def test_how_images_are_resampled_reaches_what_is_trained(upright: Call, objective: str) -> None:
+    options = ("--data", "glyphs", "--model", "convnet0.25", "--steps", 2, "--batch", 8)
+    found = {}
+    for way in ("bilinear", "bilinear-twice"):
+        how = ("--interpolation", way, "--train-images", 16)
+        assert upright("train", objective, *options, *how, "--out", way)[0] == 0
+        weights = load_network(Path(way)).parameters()
+        found[way] = torch.cat([weight.detach().flatten() for weight in weights])
+    assert not torch.equal(*found.values())
 
 
 def test_adam_is_an_option(upright: Call) -> None:

@@ -477,8 +477,9 @@ def test_evaluate_and_oracle_record_the_two_runs(upright):
             "std* finds no poses; a LocNet has to come first",
         ),
         (("evaluate", "stn-plus:loc,loc", *DATA), "LocNet(reflection) finds no classes; name a"),
-        (("evaluate", "stn-plus:loc,gone", *DATA), "only a run of `upright train`"),
-        (("oracle", "loc", "models.py:make", *DATA), "only a run of `upright train`"),
+        (("evaluate", "stn-plus:loc,gone", *DATA), "two networks are recorded together by the"),
+        (("oracle", "loc", "models.py:make", *DATA), "two networks are recorded together by the"),
+        (("evaluate", "stn-plus:loc", *DATA), "only a run of `upright train`, two as stn-plus:"),
         (("oracle", "cls", "cls", *DATA), "cls was trained with std*, which finds no poses"),
     ],
 )

@@ -34,7 +34,7 @@ from upright.reproduce import (
     keep,
     record_of,
 )
-from upright.sources import load_model
+from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
 from upright.train import RunDirectory
 from upright.warp import Fill, Interpolation
@@ -120,6 +120,11 @@ class Evaluate:
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
+            if isinstance(model, StnPlus) and model.fill != self.fill:
+                say(
+                    f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
+                    f"the paper's attack would have --fill {model.fill}"
+                )
             model = settings.in_precision(model)
             evaluation = settings.evaluate(
                 model,

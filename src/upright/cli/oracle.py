@@ -55,7 +55,7 @@ def oracle_command(
     space = parse_space(max_translation, max_rotation)
     writable(record)
     locator = load_locator(locnet).to(place)
-    runs = record and FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
+    runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
     settings = Settings(space=space, limit=limit, fill=locator.fill, precision=precision)
     model = Oracle(locator, load_model(classifier, device=place)).eval()
     images = settings.load(data)
@@ -67,7 +67,7 @@ def oracle_command(
         device=place,
         progress=sys.stderr.isatty(),
     )
-    if record and runs:
+    if record is not None and runs is not None:
         line = record_of(
             runs, evaluation, data_name=data, data=images, settings=settings, device=place
         )

@@ -34,6 +34,7 @@ class Oracle(nn.Module):
 
     def __init__(self, locator: Locator, classifier: Model) -> None:
         super().__init__()
+        self.training = False  # of itself: in which mode its networks are is their own affair
         self.locator, self.classifier = locator, classifier
 
     def forward(self, images: Tensor) -> Tensor:

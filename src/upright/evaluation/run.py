@@ -150,7 +150,8 @@ class _Examination:
         """Look at the model's first answers, and set how many images it gets at once."""
         pixels = chunk.images.shape[-1] * chunk.images.shape[-2]
         self.predictor.batch_size = self.predictor.batch_size or _batch_size(pixels, chunk.images)
-        few = F.pad(chunk.images[:16], [self.question.canvas] * 4)
+        # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
+        few = self.move(F.pad(chunk.images[:16], [self.question.canvas] * 4), Pose.zeros(1))
         logits = self.predictor.peek(few)
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits, self.predictor.peek(few))

@@ -13,7 +13,13 @@ from typing import Any
 
 from upright.records import Record
 
-__all__ = ["comparable", "comparable_times", "setting_in_words", "whole_recipe"]
+__all__ = [
+    "comparable",
+    "comparable_times",
+    "in_each_recipe",
+    "setting_in_words",
+    "whole_recipe",
+]
 
 _VARIED = ("objective", "seed", "precision")
 _LATER = {"decay": 1.0, "decay_every": 1, "interpolation": "bilinear", "optimizer": "sgd"}
@@ -54,7 +60,17 @@ def setting_in_words(record: Record) -> str:
 
 def whole_recipe(record: Record) -> dict[str, Any]:
     """Give the recipe with the fields that the first records do not have."""
-    return _LATER | record.recipe
+    return in_each_recipe(record.recipe, lambda recipe: _LATER | recipe)
+
+
+def in_each_recipe(
+    recipe: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Change a record's recipe, or both of them where it is of two networks together."""
+    if "locnet" not in recipe:
+        return change(recipe)
+    both = {name: recipe.get(name) for name in ("locnet", "classifier")}
+    return recipe | {name: change(each) for name, each in both.items() if isinstance(each, dict)}
 
 
 def _most_alike(

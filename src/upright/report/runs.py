@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upright.records import Record
-from upright.report.comparable import whole_recipe
+from upright.report.comparable import in_each_recipe, whole_recipe
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
@@ -44,7 +44,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
         if record.is_oracle:
             continue
         asked = [
-            _without_seed(whole_recipe(record)),
+            in_each_recipe(whole_recipe(record), _without_seed),
             record.evaluation,
             record.data_digest,
             sorted(record.measured),
@@ -56,12 +56,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
 
 
 def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Leave it out of a recipe, and of the recipes in it where it is one of two networks."""
-    return {
-        name: _without_seed(value) if isinstance(value, dict) else value
-        for name, value in recipe.items()
-        if name != "seed"
-    }
+    return {name: value for name, value in recipe.items() if name != "seed"}
 
 
 def _grid(run: MethodRuns) -> float:

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from upright.report.lines import Line, Lines, Text, lines_of
-from upright.report.model import Cell, Table
+from upright.report.model import Cell, Column, Table
 
 __all__ = ["to_csv", "to_latex", "to_markdown", "to_terminal"]
 
@@ -126,6 +126,7 @@ _CSV_COLUMNS = (
     "reported_relative_error_reduction",
     "verdict",
     "best",
+    "oracle",
     "note",
     "command",
 )
@@ -141,11 +142,11 @@ def to_csv(tables: Iterable[Table]) -> str:
             for column, cell in zip(table.columns, row.cells, strict=True):
                 if cell is not None:
                     place = (table.name, table.part, row.dataset, row.metric, column.name)
-                    writer.writerow([*place, *_csv_values(cell, column.baseline)])
+                    writer.writerow([*place, *_csv_values(cell, column)])
     return text.getvalue()
 
 
-def _csv_values(cell: Cell, baseline: str | None) -> list[object]:
+def _csv_values(cell: Cell, column: Column) -> list[object]:
     measured, reported, difference = cell.measured, cell.reported, cell.difference
     nothing = (None, None)
     reductions = [
@@ -158,10 +159,11 @@ def _csv_values(cell: Cell, baseline: str | None) -> list[object]:
         *((reported.mean, reported.stderr) if reported else nothing),
         *((difference.absolute, difference.stderr) if difference else nothing),
         *((difference.in_stderr, difference.basis) if difference else nothing),
-        baseline,
+        column.baseline,
         *reductions,
         cell.verdict,
         cell.best,
+        column.oracle,
         cell.note,
         cell.command,
     ]

@@ -166,12 +166,12 @@ def baseline_of(method: str) -> str | None:
     """The method whose error another one reduces: the same search without the penalty.
 
     Adversarial training is compared with random augmentation, ``std*``. So is what has one random
-    draw, ``rnd`` or Wo-1; and a two-stage STN, whose classifier is ``std*``. A network is compared
-    with the ResNet-32 that was trained like it. The paper has no AT(rob, Wo-20), so that Wo-20 is
-    compared with AT(rob, Wo-10).
+    draw, ``rnd`` or Wo-1; and a two-stage STN, whose classifier is ``std*``, but no oracle, which
+    defends against nothing. A network is compared with the ResNet-32 that was trained like it. The
+    paper has no AT(rob, Wo-20), so that Wo-20 is compared with AT(rob, Wo-10).
     """
     if method.startswith("STN+"):
-        return "std*"
+        return None if is_oracle(method) else "std*"
     if method.startswith(("GRN", "ETN", "STN")):
         return "std*" if method.endswith("*") else "std"
     if method.startswith("std"):

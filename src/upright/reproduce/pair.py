@@ -26,7 +26,7 @@ class Pair:
 
     locnet: Recipe
     classifier: Recipe
-    oracle: bool = False
+    oracle: bool
 
     def __post_init__(self) -> None:
         if not _is_locnet(self.locnet):

@@ -22,6 +22,7 @@ from upright.reproduce.reported import reported
 from upright.reproduce.settings import Settings
 from upright.sources.stn_plus import STN_PLUS
 from upright.train import Recipe, RunDirectory
+from upright.train.checkpoint import Checkpoint
 from upright.zoo import Card
 
 __all__ = ["FinishedRun", "digests_of", "record_of"]
@@ -54,32 +55,31 @@ class FinishedRun:
         """Look into a run's folder; a run that was stopped is not what its recipe says."""
         if not path.is_dir():
             raise ValueError(
-                f"only a run of `upright train` or a model of the zoo can be recorded, and {path} "
-                "is no folder; check the name, or write other models to --json FILE"
+                "only a run of `upright train`, two as stn-plus:LOCNET,CLASSIFIER, or a model of "
+                f"the zoo can be recorded, and {path} is no folder; check the name, or write other "
+                "models to --json FILE"
             )
-        run = RunDirectory.open(path)
-        checkpoint = run.load()
-        step, steps = (0 if checkpoint is None else checkpoint.step), run.recipe.steps
-        if checkpoint is None or step != steps:
-            raise ValueError(
-                f"{path} cannot be recorded: it is at step {step} of {steps}; finish it with "
-                "--resume"
-            )
-        return FinishedRun(run.recipe, checkpoint.seconds, checkpoint.beside, checkpoint.trained_by)
+        recipe, last = _finished(path)
+        return FinishedRun(recipe, last.seconds, last.beside, last.trained_by)
 
     @staticmethod
     def of_pair(locnet: Path, classifier: Path, *, oracle: bool) -> FinishedRun:
         """Look into the folders of a LocNet and a classifier, which are used together."""
-        runs = [FinishedRun.open(path) for path in (locnet, classifier)]
-        first, second = (RunDirectory.open(path).recipe for path in (locnet, classifier))
-        besides = [run.beside for run in runs if run.beside is not None]
-        origins = [run.trained_by for run in runs]
-        others = tuple(each for each in origins[1] if each not in origins[0])
+        for path in (locnet, classifier):
+            if not path.is_dir():
+                raise ValueError(
+                    f"two networks are recorded together by the folders of their runs, and {path} "
+                    "is no folder"
+                )
+        (first, of_first), (second, of_second) = _finished(locnet), _finished(classifier)
+        besides = [run.beside for run in (of_first, of_second) if run.beside is not None]
+        others = [each for each in of_second.trained_by if each not in of_first.trained_by]
+        known = of_first.trained_by and of_second.trained_by
         return FinishedRun(
             Pair(locnet=first, classifier=second, oracle=oracle),
-            sum(run.seconds for run in runs),
-            max(besides) if len(besides) == len(runs) else None,
-            origins[0] + others if all(origins) else (),
+            of_first.seconds + of_second.seconds,
+            max(besides) if len(besides) == 2 else None,
+            (*of_first.trained_by, *others) if known else (),
         )
 
     @staticmethod
@@ -90,6 +90,18 @@ class FinishedRun:
         if match := STN_PLUS.fullmatch(name):
             return FinishedRun.of_pair(Path(match[1]), Path(match[2]), oracle=False)
         return FinishedRun.open(Path(name))
+
+
+def _finished(path: Path) -> tuple[Recipe, Checkpoint]:
+    """A run's recipe, and the checkpoint of its last step."""
+    run = RunDirectory.open(path)
+    checkpoint = run.load()
+    step, steps = (0 if checkpoint is None else checkpoint.step), run.recipe.steps
+    if checkpoint is None or step != steps:
+        raise ValueError(
+            f"{path} cannot be recorded: it is at step {step} of {steps}; finish it with --resume"
+        )
+    return run.recipe, checkpoint
 
 
 def record_of(

@@ -143,8 +143,9 @@ def _load(recipe: Recipe | Pair, runs: Path, device: torch.device) -> Model:
     network = load_network(folders[-1])
     if isinstance(recipe, Pair):
         locator = load_locator(folders[0])
-        oracle, defence = Oracle(locator, network), StnPlus(locator, network, locator.fill)
-        network = oracle if recipe.oracle else defence
+        network = (
+            Oracle(locator, network) if recipe.oracle else StnPlus(locator, network, locator.fill)
+        )
     return network.to(device).eval()
 
 
