@@ -20,6 +20,7 @@ from upright.reproduce.cluster import RayEngine
 from upright.reproduce.pair import runs_of
 from upright.reproduce.progress import Doing, progress_table
 from upright.reproduce.results import Results, make_missing
+from upright.reproduce.work import folder_of
 
 CPU = torch.device("cpu")
 
@@ -180,6 +181,28 @@ def test_tasks_that_need_the_same_run_follow_each_other(tmp_path, pairs, ray, mo
     ]
     assert both[0] == both[1]
     assert len(both[0]) == 3
+
+
+def reaches(step, run):
+    """A fault: one of the two runs of a pair has a checkpoint, and its worker dies."""
+
+    def fault(attempt):
+        folder = folder_of(runs_of(attempt.task.recipe)[run], attempt.runs) / "checkpoints"
+        folder.mkdir(parents=True)
+        (folder / f"{step:08d}.json").touch()
+        dies(attempt)
+
+    return fault
+
+
+def test_a_pair_gets_further_with_a_checkpoint_of_either_run(tmp_path, pairs, ray):
+    ray.faults = [reaches(2, run=0), dies, reaches(1, run=1), dies, dies]
+    said = []
+    (failure,) = engine(tmp_path, say=said.append, tries=2).run(pairs[:1], pytest.fail)
+    assert failure.reason == "given up after 5 attempts: the worker died"
+    assert [text.rpartition("; ")[2] for text in said] == [
+        f"it continues from step {step}" for step in (2, 2, 3, 3)
+    ]
 
 
 def test_storage_that_is_not_shared_stops_all(tmp_path, tasks, ray):

@@ -30,9 +30,10 @@ _WORDS: dict[Basis, str] = {
 def todo_table(
     tasks: Sequence[Task], records: Sequence[Record], *, device: torch.device, runs: Path
 ) -> RenderableType:
-    """List missing runs, the seeds of a recipe on one line, with a total.
+    """List tasks, the seeds of a recipe on one line, with a total.
 
-    A run that several tasks need counts once, and its training is in the time of the first.
+    A run that several tasks need counts once, and its training is in the time of the first. One
+    that is trained does not count: what is missing then is its evaluation.
     """
     if not tasks:
         return Text("No run is missing.")
@@ -44,17 +45,22 @@ def todo_table(
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("from")
     costs: list[Cost] = []
-    counted: set[Recipe] = set()
+    untrained = _untrained(tasks, runs)
+    left = set(untrained)
     for group in _by_recipe(tasks):
         some = []
         for task in group:
-            new = [run for run in runs_of(task.recipe) if run not in counted]
-            train = [run for run in new if not is_trained(run, runs)]
+            train = left.intersection(runs_of(task.recipe))
             some.append(cost_of(task, known, place, train=train))
-            counted.update(new)
+            left -= train
         costs += some
         table.add_row(*map(Text, _row(group, some)))
-    return Group(table, Text(_total(costs, place, runs=len(counted))))
+    return Group(table, Text(_total(costs, place, runs=len(untrained))))
+
+
+def _untrained(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
+    every = {run for task in tasks for run in runs_of(task.recipe)}
+    return {run for run in every if not is_trained(run, folder)}
 
 
 def _by_recipe(tasks: Iterable[Task]) -> list[list[Task]]:
@@ -73,9 +79,7 @@ def _row(group: Sequence[Task], costs: Sequence[Cost]) -> list[str]:
 
 def _total(costs: Sequence[Cost], place: str | None, *, runs: int) -> str:
     known = [cost for cost in costs if cost.seconds is not None]
-    text = f"{runs} runs missing"
-    if len(costs) != runs:
-        text += f", for {len(costs)} evaluation{'s' * (len(costs) > 1)}"
+    text = _counts(runs=runs, evaluations=len(costs))
     if known:
         text += f": {_time(known)} on {place}, one after the other"
         for basis, words in _WORDS.items():
@@ -84,6 +88,14 @@ def _total(costs: Sequence[Cost], place: str | None, *, runs: int) -> str:
     if unknown := len(costs) - len(known):
         text += f"; of {unknown} no record says how long a step takes"
     return text + "."
+
+
+def _counts(*, runs: int, evaluations: int) -> str:
+    asked = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
+    if not runs:
+        return f"No run is missing, but {asked}"
+    text = f"{runs} run{'s' * (runs != 1)} missing"
+    return text if runs == evaluations else f"{text}, for {asked}"
 
 
 def _time(costs: Iterable[Cost]) -> str:
