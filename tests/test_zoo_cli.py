@@ -66,7 +66,7 @@ def test_any_other_source_may_stand_before_the_zoo(upright):
     assert (code, err) == (0, "")
     code, _, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED, "--record", "x.jsonl")
     assert code == 2
-    assert "only a run of `upright train` or a model of the zoo can be recorded" in err
+    assert "or a model of the zoo can be recorded, and tta-2:zoo:" in err
 
 
 def test_a_run_whose_data_have_no_split_is_not_measured_on_what_it_was_trained_on(upright):
