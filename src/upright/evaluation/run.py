@@ -90,8 +90,9 @@ def evaluate(
     checks.check_at_least_1(limit=limit, batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
+    oracle = isinstance(model, Oracle)
     # Its weights may be those of a defence, which asks something else.
-    asked = question.as_json() | ({"oracle": True} if isinstance(model, Oracle) else {})
+    asked = question.as_json() | ({"oracle": True} if oracle else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
@@ -104,7 +105,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _result(kept, question, oracle=isinstance(model, Oracle))
+    return _result(kept, question, oracle=oracle)
 
 
 @dataclass

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from upright.data import load_data
-from upright.objective import LocNet, parse_objective
 from upright.reproduce.record import FinishedRun
 from upright.reproduce.work import Precision, Task, measure_network
 from upright.train import RunDirectory, load_network
@@ -48,7 +47,7 @@ def add_to_zoo(
     """
     run, finished, device = RunDirectory.open(path), FinishedRun.open(path), torch.device(device)
     recipe = run.recipe
-    if isinstance(parse_objective(recipe.objective), LocNet):
+    if recipe.is_locnet:
         raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
     if load_data(recipe.data, split="test", limit=recipe.train_images).digest() == run.data_digest:
         raise ValueError(

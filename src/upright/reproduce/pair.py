@@ -29,9 +29,9 @@ class Pair:
     oracle: bool
 
     def __post_init__(self) -> None:
-        if not _is_locnet(self.locnet):
+        if not self.locnet.is_locnet:
             raise ValueError(f"{self.locnet.objective} finds no poses; a LocNet has to come first")
-        if _is_locnet(self.classifier):
+        if self.classifier.is_locnet:
             raise ValueError(f"{self.classifier.objective} finds no classes; name a classifier")
         if not isinstance(self.oracle, bool):
             raise ValueError(f"oracle is {self.oracle!r}, but must be true or false")
@@ -109,7 +109,3 @@ def attack_fill(recipe: Recipe | Pair) -> Fill:
     objective = parse_objective(recipe.locnet.objective)
     assert isinstance(objective, LocNet)
     return objective.fill
-
-
-def _is_locnet(recipe: Recipe) -> bool:
-    return isinstance(parse_objective(recipe.objective), LocNet)

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 from upright.checks import Model
-from upright.objective import LocNet, parse_objective
 from upright.sources.registry import model_source, unknown_model
 from upright.train import RunDirectory, load_network
 
@@ -21,7 +20,7 @@ def load_run(name: str, *, device: torch.device) -> Model:
     if not path.is_dir():
         raise unknown_model(name)
     recipe = RunDirectory.open(path).recipe
-    if isinstance(parse_objective(recipe.objective), LocNet):
+    if recipe.is_locnet:
         raise ValueError(
             f"{name} is a LocNet, which finds poses and no classes; name it together with a "
             f"classifier, as in stn-plus:{name},CLASSIFIER"

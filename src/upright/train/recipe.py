@@ -86,8 +86,12 @@ class Recipe:
 
     def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """Name the network's outputs: the classes of the data, or the parts of a pose."""
-        is_locnet = isinstance(parse_objective(self.objective), LocNet)
-        return ("dx", "dy", "angle") if is_locnet else classes
+        return ("dx", "dy", "angle") if self.is_locnet else classes
+
+    @property
+    def is_locnet(self) -> bool:
+        """Whether it trains a network that finds poses, and no classes."""
+        return isinstance(parse_objective(self.objective), LocNet)
 
     def as_json(self) -> dict[str, Any]:
         """Give all fields in a form that JSON holds and ``from_json`` reads."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from upright.objective import LocNet, parse_objective
 from upright.records import Record, from_json, to_json
 from upright.space import TransformSpace
 from upright.train import Recipe
@@ -111,7 +110,7 @@ def _check(card: Card) -> None:
         raise ValueError("nothing was measured")
     if any(record.recipe != card.records[0].recipe for record in card.records):
         raise ValueError("its records are of several recipes")
-    if isinstance(parse_objective(card.recipe.objective), LocNet):
+    if card.recipe.is_locnet:
         raise ValueError("a LocNet finds poses, and is no classifier")
     for record in card.records:
         _check_told(record)
