@@ -19,6 +19,7 @@ from rich.console import Console
 
 import upright
 from made_up import made_up_record, paper_recipe
+from upright.objective import Objective
 from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
 from upright.report.compare import difference, estimate, reduction
@@ -29,6 +30,7 @@ from upright.report.summary import summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
 from upright.reproduce import table_names
 from upright.reproduce.fill import fill_tables, select
+from upright.reproduce.plan import chosen_weight
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 MODELS = {"GRN": "gresnet44", "ETN": "etn34", "STN": "stn34"}
@@ -62,6 +64,8 @@ def made_up_records():
         network = re.fullmatch(r"(GRN|ETN|STN)(\*?)", method)
         objective = f"std{network[2]}" if network else method
         model = {"model": MODELS[network[1]]} if network else {}
+        weight = chosen_weight(NAMES[dataset], method)
+        objective = str(Objective.parse(objective, weight=weight))
         for seed in range(3):
             recipe = paper_recipe(NAMES[dataset], objective, seed=seed, **model)
             found = {each.lower(): values_of(dataset, method, each)[seed] for each in asked}

@@ -31,17 +31,6 @@ with (Path(upright.__file__).parent / "reproduce" / "reported.csv").open(newline
     PRINTED = list(csv.DictReader(_file))
 
 
-@pytest.fixture
-def _plan_without_cache():
-    """Lets a test change what the plan knows."""
-    caches = (plan.wanted, plan._methods)
-    for cached in caches:
-        cached.cache_clear()
-    yield
-    for cached in caches:
-        cached.cache_clear()
-
-
 def filled(records, table="regspat", dataset="cifar10", method="KL(rob,Wo-10)"):
     """The cells of one column, by metric."""
     (found,) = fill_tables(select(tables=[table], datasets=[dataset], methods=[method]), records)
@@ -93,8 +82,11 @@ def test_every_cell_s_recipe_is_the_paper_s():
         parsed = Objective.parse(objective)
         assert [each.batch for each in recipes] == ([64, 128] if parsed.penalty is None else [64])
         for recipe in recipes:
-            # The objective of a single draw may have another name, which a test below holds.
-            name = recipe.objective if parsed.single_try else objective
+            # The objective of a single draw may have another name, which a test below holds, and
+            # another λ than the default may be chosen, see test_chosen_weight.py.
+            weight = Objective.parse(recipe.objective).weight
+            name = str(Objective.parse(objective, weight=weight))
+            name = recipe.objective if parsed.single_try else name
             changes = {"model": recipe.model, "batch": recipe.batch}
             assert recipe == paper_recipe(dataset, name, **changes)
             assert recipe.steps == (120_000 if dataset == "cifar100" else 80_000)
@@ -205,16 +197,6 @@ def test_a_seed_counts_once_by_its_newest_record():
     for records in ([old, new], [new, old]):
         measured = filled(records)["nat"].measured
         assert (measured.mean, measured.n, measured.stderr) == (0.2, 1, None)
-
-
-@pytest.mark.usefixtures("_plan_without_cache")
-def test_a_choice_that_the_curves_call_for_replaces_the_default(monkeypatch):
-    record = made_up_record(paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)"), GRID)
-    chosen = {("cifar10", "KL(rob,Wo-10)"): "KL(rob, Wo-10; λ=4)"}
-    monkeypatch.setattr(plan, "CHOSEN", chosen)
-    assert filled([record])["nat"].measured.mean == 0.9
-    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")) == "KL(rob,Wo-10)"
-    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10)")) is None
 
 
 def test_every_network_of_the_paper_can_be_built():

@@ -100,7 +100,9 @@ def _row_lines(row: Row, notes: _Notes) -> list[Line]:
 
 def _measured(cell: Cell, notes: _Notes) -> Text:
     if cell.measured is not None:
-        return Text(_with_error(cell.measured.mean, cell.measured.stderr), bold=cell.best)
+        shown = _with_error(cell.measured.mean, cell.measured.stderr)
+        note = notes.number(cell.choice) if cell.choice else None
+        return Text(shown, bold=cell.best, note=note)
     return Text("missing", note=notes.number(cell.command, code=True))
 
 

@@ -54,7 +54,9 @@ def _row(name: str, cells: dict[str, Cell]) -> tuple[str, ...]:
     measured = [cell.measured for cell in cells.values() if cell.measured is not None]
     values = [_percent(cells.get(metric)) for metric in _METRICS]
     seeds = min(estimate.n for estimate in measured)
-    return f"`{name.replace(',', ', ')}`", str(seeds), *(part for pair in values for part in pair)
+    chosen = sorted({cell.choice for cell in cells.values()} - {""})
+    title = ", ".join([f"`{name.replace(',', ', ')}`", *chosen])
+    return title, str(seeds), *(part for pair in values for part in pair)
 
 
 def _percent(cell: Cell | None) -> tuple[str, str]:

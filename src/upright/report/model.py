@@ -105,9 +105,16 @@ class Cell:
     best: bool = False
     """Whether its measured mean is the highest of its row."""
     note: str = ""
-    """What a reader must know about it, such as a misprint."""
+    """What a reader must know about the paper's number, such as that it is a misprint."""
+    weight: float | None = None
+    """The penalty's λ, where another than the default was chosen by grid accuracy."""
     command: str = ""
     """What to type to fill it, or to fill it up with seeds; empty where nothing is missing."""
+
+    @property
+    def choice(self) -> str:
+        """What was chosen for it, in words; empty where nothing was."""
+        return "" if self.weight is None else f"λ = {self.weight:g}"
 
     @property
     def verdict(self) -> Verdict:

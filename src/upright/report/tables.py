@@ -127,6 +127,7 @@ _CSV_COLUMNS = (
     "verdict",
     "best",
     "oracle",
+    "weight",
     "note",
     "command",
 )
@@ -164,6 +165,7 @@ def _csv_values(cell: Cell, column: Column) -> list[object]:
         cell.verdict,
         cell.best,
         column.oracle,
+        cell.weight,
         cell.note,
         cell.command,
     ]

@@ -18,7 +18,7 @@ from upright.reproduce.layout import (
     table_names,
 )
 from upright.reproduce.pair import Pair
-from upright.reproduce.plan import by_recipe, misprint_of, printed, wanted
+from upright.reproduce.plan import by_recipe, chosen_weight, misprint_of, printed, wanted
 from upright.reproduce.reported import reported
 from upright.train import Recipe
 
@@ -127,6 +127,7 @@ def _cell(
         reported=number,
         difference=None if measured is None or misprint else difference(measured, number),
         note=misprint,
+        weight=chosen_weight(dataset, method),
         command="" if full else _command(layout.name, dataset, method, seeds),
     )
     baseline = baseline_of(method)

@@ -163,7 +163,7 @@ def _cell(cell: Cell | None) -> SheetCell:
     found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
     if cell.difference is not None:
         paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")
-    hint = "; ".join(part for part in (found.hint, cell.note) if part)
+    hint = "; ".join(part for part in (found.hint, cell.choice, cell.note) if part)
     detail = ", ".join(part for part in (found.detail, paper) if part)
     return replace(found, detail=detail, hint=hint)
 
