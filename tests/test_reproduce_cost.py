@@ -46,6 +46,12 @@ def test_a_time_that_runs_may_have_shared_is_not_called_measured(beside):
     assert (cost.train, cost.basis) == (240.0, "measured")
 
 
+def test_another_weight_of_the_penalty_takes_the_same_time():
+    usual = made_up_record(paper_recipe("cifar10", "KL(rob, Wo-10)"), GRID, train_seconds=100.0)
+    cost = cost_of(task("KL(rob, Wo-10; λ=4)"), [STAR, usual], GPU)
+    assert (cost.train, cost.basis) == (100.0, "measured")
+
+
 def test_other_methods_are_extrapolated_from_runs_that_trained_alone_where_there_are_such():
     shared = replace(WORST, train_seconds=160.0, beside=2)
     assert cost_of(task("KL(nat, rnd)"), [STAR, shared], GPU).train == pytest.approx(2 * 160.0)

@@ -84,7 +84,7 @@ def test_every_cell_s_recipe_is_the_paper_s():
         for recipe in recipes:
             # The objective of a single draw may have another name, which a test below holds, and
             # another λ than the default may be chosen, see test_chosen_weight.py.
-            weight = Objective.parse(recipe.objective).weight
+            weight = plan.chosen_weight(dataset, method)
             name = str(Objective.parse(objective, weight=weight))
             name = recipe.objective if parsed.single_try else name
             changes = {"model": recipe.model, "batch": recipe.batch}

@@ -127,7 +127,7 @@ _CSV_COLUMNS = (
     "verdict",
     "best",
     "oracle",
-    "weight",
+    "chosen_weight",
     "note",
     "command",
 )

@@ -22,6 +22,7 @@ from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
 from upright.objective import LocNet, parse_objective
 from upright.records import Record
+from upright.report.data import split_weight
 from upright.reproduce.pair import runs_of
 from upright.reproduce.plan import by_recipe, same_run
 from upright.reproduce.work import Part, Task, evaluation_precision, parts_of
@@ -120,7 +121,7 @@ def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -
     ]
     alone = _seconds_a_step(each for each in alike if each.beside == 1)
     every = _seconds_a_step(alike)
-    kind = (same_run(recipe.objective), recipe.batch)
+    kind = (_but_for_weight(recipe.objective), recipe.batch)
     if kind in alone:
         return _Time(recipe.steps * alone[kind], "measured")
     if kind in every:
@@ -137,9 +138,14 @@ def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[str, int], float]:
     """By method and batch, the median of all records."""
     found: dict[tuple[str, int], list[float]] = {}
     for record in records:
-        kind = (same_run(record.method), int(record.recipe["batch"]))
+        kind = (_but_for_weight(record.method), int(record.recipe["batch"]))
         found.setdefault(kind, []).append(record.train_seconds / record.steps)
     return {kind: statistics.median(seconds) for kind, seconds in found.items()}
+
+
+def _but_for_weight(objective: str) -> str:
+    """One name for objectives of which a step takes the same time."""
+    return split_weight(same_run(objective))[0]
 
 
 def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:

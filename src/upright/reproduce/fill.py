@@ -19,7 +19,7 @@ from upright.reproduce.layout import (
 )
 from upright.reproduce.pair import Pair
 from upright.reproduce.plan import by_recipe, chosen_weight, misprint_of, printed, wanted
-from upright.reproduce.reported import reported
+from upright.reproduce.reported import caveat, reported
 from upright.train import Recipe
 
 __all__ = ["fill_tables", "select"]
@@ -126,7 +126,7 @@ def _cell(
         measured=measured,
         reported=number,
         difference=None if measured is None or misprint else difference(measured, number),
-        note=misprint,
+        note=misprint or caveat(method, metric),
         weight=chosen_weight(dataset, method),
         command="" if full else _command(layout.name, dataset, method, seeds),
     )

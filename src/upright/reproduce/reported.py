@@ -23,7 +23,7 @@ from importlib.resources import files
 
 from upright.records import Reported
 
-__all__ = ["PrintedNumber", "all_reported", "paper_rows", "reported"]
+__all__ = ["PrintedNumber", "all_reported", "caveat", "paper_rows", "reported"]
 
 _MISPRINTS = {
     ("compareadv3", "CIFAR-100", "ALP(rob,S-PGD)"): (
@@ -70,6 +70,17 @@ def reported(dataset: str, method: str, metric: str) -> Reported | None:
     """
     found = all_reported(dataset, method, metric)
     return found[0] if found else None
+
+
+def caveat(method: str, metric: str) -> str:
+    """How a number was measured otherwise than the paper says; empty where it was not.
+
+    For S-PGD the authors' program moves images by a spatial transformer. Its coordinates span 2
+    over 64 px, and shifts are divided by 64: images move half as far, in training and in the
+    attacks at its end. Natural accuracy is measured on images that are not moved.
+    """
+    halved = method.endswith("S-PGD)") and metric != "nat"
+    return "the authors' program tries shifts of at most 1.5 px here" if halved else ""
 
 
 def all_reported(dataset: str, method: str, metric: str) -> tuple[Reported, ...]:
