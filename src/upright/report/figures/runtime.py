@@ -40,8 +40,8 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
         f"Training time against grid accuracy on {dataset}",
         "Mean over seeds, with the standard error where there are several. Methods that differ in "
         "the number of random tries k alone are connected. λ is the default where a method was "
-        "trained with it. Runs that trained side by side on one "
-        "card have equal parts of its time each, whatever their method would take by itself. "
+        "trained with it. Runs that trained side by side on one card have equal parts of its time "
+        "each, whatever their method would take by itself. "
         f"Setting: {here[0].setting}, on {here[0].hardware}.",
         drawing,
     )
