@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
+from upright.logits import ask
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation, check_options, warp
@@ -59,7 +60,7 @@ class Averaged(nn.Module):
 
     def _logits(self, images: Tensor, pose: Pose) -> Tensor:
         moved = warp(images, pose, fill=self.fill, interpolation=self.interpolation)
-        logits = self.model(moved)
+        logits = ask(self.model, moved)
         # A sum of many in half precision would lose what they differ in.
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 

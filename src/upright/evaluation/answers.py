@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from upright.checks import Model, check_logits
+from upright.checks import Model
+from upright.logits import ask
 from upright.evaluation.score import rank
 from upright.pose import Pose
 from upright.warp import warp
@@ -60,15 +61,9 @@ def answers(
 def _ask(model: Model, image: Tensor, label: Tensor, poses: Pose, batch: int) -> Answers:
     """Ask about one image, in batches of poses."""
     parts = [
-        _logits(model, warp(image, Pose.unstack(part)[:, None]).flatten(0, 1))
+        ask(model, warp(image, Pose.unstack(part)[:, None]).flatten(0, 1)).float().cpu()
         for part in poses.stack().split(batch)
     ]
     logits = torch.cat(parts)
     most, predicted = logits.softmax(1).max(1)
     return Answers(predicted, most, rank(logits, label.expand(len(logits))).argmax())
-
-
-def _logits(model: Model, images: Tensor) -> Tensor:
-    logits = model(images)
-    check_logits(logits, len(images))
-    return logits.float().cpu()

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.checks import Model, check_logits, check_numbers
+from upright.checks import Model, check_numbers
+from upright.logits import ask
 from upright.pose import Pose
 from upright.warp import warp
 
@@ -52,8 +53,7 @@ class Predictor:
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits = self.model(images)
-        check_logits(logits, len(images))
+        logits = ask(self.model, images)
         self.passes += len(images)
         self.advance(len(images))
         return logits
@@ -62,13 +62,10 @@ class Predictor:
         """Ask without counting it: for a look at the model before anything is measured."""
         parts = images.split(self.batch_size)
         try:
-            answers = [self.model(part) for part in parts]
+            logits = torch.cat([ask(self.model, part) for part in parts])
         except (MemoryError, RuntimeError) as error:
             self.make_room(min(self.batch_size, len(images)), error)
             return self.peek(images)
-        for answer, part in zip(answers, parts, strict=True):
-            check_logits(answer, len(part))
-        logits = torch.cat(answers)
         check_numbers(logits)
         return logits
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from upright.attacks import CandidateSearch, Score, pick_worst
 from upright.checks import Model
+from upright.logits import ask
 from upright.objective.product import Batch, Objective, Target
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
@@ -245,7 +246,7 @@ def _answers(model: Model, parts: list[Tensor]) -> tuple[Tensor, ...]:
 
 def _logits(model: Model, images: Tensor) -> Tensor:
     """Ask the model; losses are never computed in half precision."""
-    logits = model(images)
+    logits = ask(model, images)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.checks import Model, check_logits
+from upright.checks import Model
+from upright.logits import ask
 
 __all__ = ["Sized"]
 
@@ -36,9 +37,8 @@ class Sized:
 
     def _ask(self, images: Tensor) -> Tensor:
         missing = max(0, self.least - len(images))
-        logits = self.model(F.pad(images, [0] * 7 + [missing]) if missing else images)
-        check_logits(logits, len(images) + missing)
-        return logits[: len(images)]
+        filled = F.pad(images, [0] * 7 + [missing]) if missing else images
+        return ask(self.model, filled)[: len(images)]
 
     def _check(self, images: Tensor) -> None:
         pairs = zip(self.image, images.shape[1:], strict=True)
