@@ -189,10 +189,20 @@ class TestEvaluate:
         options = ("--attack", "grid-3x3x3", "--details")
         found = [
             scene.result(*options, *more)["details"]["attacks"]["grid-3x3x3"]["worst_loss"]
-            for more in ([], ["--fill", "border"], ["--interpolation", "nearest"])
+            for more in (
+                [],
+                ["--fill", "border"],
+                ["--fill", "#7f7f7f"],
+                ["--interpolation", "nearest"],
+            )
         ]
-        assert found[0] != found[1]
-        assert found[0] != found[2]
+        assert all(found[0] != other for other in found[1:])
+        assert found[1] != found[2]
+
+    def test_a_colour_is_not_what_the_explorer_can_show(self, scene):
+        code, _, err = scene.evaluate("--fill", "#7f7f7f", "--save", "shown")
+        assert code == 2
+        assert "leave out --fill and --interpolation, or --save" in err
 
     def test_details_without_a_file_for_them_are_refused(self, scene):
         code, _, err = scene.evaluate("--details")

@@ -37,7 +37,7 @@ from upright.reproduce import (
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
 from upright.train import RunDirectory
-from upright.warp import Fill, Interpolation
+from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
 
@@ -69,12 +69,13 @@ class Evaluate:
     """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
     """Largest rotation either way, in degrees."""
-    fill: Fill = "black"
-    """What a pose uncovers."""
+    fill: Annotated[Fill, arg(metavar="FILL")] = "black"
+    """What a pose uncovers: black, reflection, border, or a colour in quotes, as in "#7f7f7f"."""
     interpolation: Interpolation = "bilinear"
     """How images are resampled."""
     canvas: Annotated[int, arg(metavar="PIXELS")] = 0
-    """Pad all images by so many black pixels on each side first, so that no pose crops them."""
+    """Pad all images by so many pixels on each side first, so that no pose crops them: black ones,
+    or of the fill's colour."""
     split: Split = "test"
     """Which part of the data."""
     limit: _Number = None
@@ -193,6 +194,7 @@ class Evaluate:
         """Say what is wrong before the model is loaded."""
         for name in attacks:
             parse_attack(name)
+        check_options(self.fill, self.interpolation, self.canvas)
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
@@ -65,7 +64,8 @@ def evaluate(
             the same accuracy in fewer passes.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
-        canvas: pad all images by this many black pixels first, so that no pose crops them.
+        canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
+            of the fill's colour.
         limit: use the first so many images only.
         batch_size: at most so many images at once; halved when they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
@@ -152,7 +152,7 @@ class _Examination:
         pixels = chunk.images.shape[-1] * chunk.images.shape[-2]
         self.predictor.batch_size = self.predictor.batch_size or _batch_size(pixels, chunk.images)
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
-        few = self.move(F.pad(chunk.images[:16], [self.question.canvas] * 4), Pose.zeros(1))
+        few = self.move(_on_canvas(chunk.images[:16], self.question), Pose.zeros(1))
         logits = self.predictor.peek(few)
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits, self.predictor.peek(few))
@@ -168,7 +168,7 @@ class _Examination:
         space = self.question.space.in_pixels(*chunk.images.shape[-2:])
         score = WorstLoss(
             self.predictor,
-            F.pad(chunk.images, [self.question.canvas] * 4),
+            _on_canvas(chunk.images, self.question),
             chunk.labels.long(),
             self.move,
         )
@@ -222,6 +222,13 @@ class _Examination:
 def _has_zero(poses: Pose) -> bool:
     """Whether all images try the zero pose, whose outcome is known from the natural pass."""
     return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
+
+
+def _on_canvas(images: Tensor, question: Question) -> Tensor:
+    """Images with the canvas around them; a zero pose changes nothing else."""
+    if not question.canvas:
+        return images
+    return warp(images, Pose.zeros(1), fill=question.fill, canvas=question.canvas)
 
 
 def _move(model: checks.Model, question: Question) -> Move:
