@@ -20,6 +20,7 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_numbers",
+    "check_top",
     "warn_if_classes_differ",
     "warn_if_probabilities",
     "warn_if_random",
@@ -39,6 +40,15 @@ def check_at_least_1(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise ValueError(f"{name} must be at least 1, but is {number}")
+
+
+def check_top(top: int, classes: int) -> None:
+    """Check among how many of the largest logits the true class is to be."""
+    if 1 < top >= classes:
+        raise ValueError(
+            f"top must be below the {classes} outputs of the model, but is {top}: every answer "
+            "would be right"
+        )
 
 
 def check_images(images: Tensor) -> None:

@@ -19,7 +19,7 @@ from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
-from upright.cli.table import evaluation_table
+from upright.cli.table import class_table, evaluation_table
 from upright.data import LabelledImages, Split
 from upright.files import write_whole
 from upright.origin import commit
@@ -65,6 +65,11 @@ class Evaluate:
     ] = ()
     """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31, wo-10, rnd or s-pgd.
     Give it several times for several attacks; without it, grid-775 is run."""
+    include_identity: bool = False
+    """Let every attack try images as they are, too: wo-K, rnd and s-pgd leave that out, as in the
+    paper, so that they may end above natural accuracy."""
+    top: Annotated[int, arg(metavar="K")] = 1
+    """Count an answer as right where the true class is among the K largest logits."""
     max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
     """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
@@ -85,7 +90,8 @@ class Evaluate:
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
-    """Find the worst pose of each image, and write it to the JSON file.
+    """Find the worst pose of each image and the class that is seen there, and write them to the
+    JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
@@ -168,6 +174,8 @@ class Evaluate:
         # Last: where nobody listens any more, printing fails, and must not cost the result.
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
+        if self.details:
+            Console().print(class_table(evaluation, data.classes))
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
@@ -195,6 +203,7 @@ class Evaluate:
         for name in attacks:
             parse_attack(name)
         check_options(self.fill, self.interpolation, self.canvas)
+        check_at_least_1(top=self.top)
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):
@@ -211,6 +220,10 @@ class Evaluate:
             raise ValueError(
                 "the explorer turns images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
+            )
+        if self.top > 1:
+            raise ValueError(
+                "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
 
     def _shown(
@@ -243,6 +256,8 @@ class Evaluate:
             canvas=self.canvas,
             precision=self.precision,
             seed=self.seed,
+            top=self.top,
+            include_identity=self.include_identity,
         )
 
 

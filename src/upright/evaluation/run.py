@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 
 from upright import checks
-from upright.attacks import Attack, CandidateSearch, pick_worst
+from upright.attacks import Attack, CandidateSearch, WorstCase, pick_worst
 from upright.evaluation.oracle import Oracle
+from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question, named_attacks
-from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
-from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of
+from upright.evaluation.result import Evaluation, pack_bits
+from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of, rank
 from upright.evaluation.state import Piece, State, StateFiles, checksum
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
 from upright.evaluation.survival import HardestFirst, survivors
@@ -40,6 +41,8 @@ def evaluate(
     attacks: Sequence[str | Attack] = ("grid-775",),
     space: TransformSpace = PAPER,
     only_accuracy: bool = False,
+    top: int = 1,
+    include_identity: bool = False,
     fill: Fill = "black",
     interpolation: Interpolation = "bilinear",
     canvas: int = 0,
@@ -62,6 +65,10 @@ def evaluate(
         space: the poses to search.
         only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
             the same accuracy in fewer passes.
+        top: an answer is right where the true class is among so many largest logits: 5 gives top-5
+            accuracies, natural and worst-case. A pose fools a model where its answer is not right.
+        include_identity: let every attack try images as they are, too, which random poses and
+            gradient steps leave out, and with it the paper. It costs no pass.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
         canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
@@ -85,9 +92,11 @@ def evaluate(
         interpolation=interpolation,
         canvas=canvas,
         limit=limit,
+        top=top,
+        include_identity=include_identity,
         seed=0 if generator is None else int(torch.randint(2**62, (), generator=generator)),
     )
-    checks.check_at_least_1(limit=limit, batch_size=batch_size)
+    checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = isinstance(model, Oracle)
@@ -105,7 +114,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _result(kept, question, oracle=oracle)
+    return outcome(kept, question, oracle=oracle)
 
 
 @dataclass
@@ -157,6 +166,7 @@ class _Examination:
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits, self.predictor.peek(few))
         self.classes = logits.shape[1]
+        checks.check_top(self.question.top, self.classes)
         if not _alike(self.kept.once("first_logits", logits.float()), logits):
             raise ValueError(
                 "the state belongs to another model or other data; remove it or name another file"
@@ -171,6 +181,7 @@ class _Examination:
             _on_canvas(chunk.images, self.question),
             chunk.labels.long(),
             self.move,
+            partial(rank, top=self.question.top),
         )
         natural = score(Pose.zeros(1, 1))[0]
         piece.keep(
@@ -182,10 +193,11 @@ class _Examination:
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
-                fallen = is_fooled(natural) & _has_zero(poses)
+                with_zero = self.question.include_identity or _has_zero(poses)
+                fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             else:
-                self._keep_worst(piece, name, score, space, generator)
+                self._keep_worst(piece, name, score, natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
             piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
         piece.totals["seconds"] = time.perf_counter() - began
@@ -196,6 +208,7 @@ class _Examination:
         piece: Piece,
         name: str,
         score: WorstLoss,
+        natural: Tensor,
         space: TransformSpace,
         generator: torch.Generator,
     ) -> None:
@@ -210,6 +223,8 @@ class _Examination:
                 self.kept.once(f"{name}/grid", poses[:, 0].stack())
         else:
             worst = attack.search(score, space, count, generator=generator)
+        if self.question.include_identity:
+            worst = _or_as_it_is(worst, natural)
         piece.keep(
             **{
                 f"{name}/fooled": is_fooled(worst.score),
@@ -217,6 +232,17 @@ class _Examination:
                 f"{name}/loss": loss_of(worst.score),
             }
         )
+        if not self.question.only_accuracy:
+            piece.keep(**{f"{name}/class": score.predicted(worst.pose)})
+
+
+def _or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
+    """Take the zero pose, of this rank, for images to which it does more than what was found."""
+    worse = natural > worst.score
+    pose = torch.where(worse[:, None], 0.0, worst.pose.stack())
+    return WorstCase(
+        Pose.unstack(pose), torch.where(worse, natural, worst.score), worst.forward_passes
+    )
 
 
 def _has_zero(poses: Pose) -> bool:
@@ -235,34 +261,6 @@ def _move(model: checks.Model, question: Question) -> Move:
     """What shows a model images under poses; an oracle sees to that itself."""
     move = model.move if isinstance(model, Oracle) else warp
     return partial(move, fill=question.fill, interpolation=question.interpolation)
-
-
-def _result(kept: State, question: Question, *, oracle: bool) -> Evaluation:
-    if not kept.pieces:
-        raise ValueError("the data set is empty: there is nothing to evaluate")
-    return Evaluation(
-        natural_correct=~kept.joined("natural_fooled"),
-        natural_loss=kept.joined("natural_loss"),
-        labels=kept.joined("labels"),
-        classes=kept.constants["first_logits"].shape[1],
-        attacks={name: _attack_result(kept, name) for name in question.attacks},
-        seconds=kept.total("seconds"),
-        oracle=oracle,
-    )
-
-
-def _attack_result(kept: State, name: str) -> AttackResult:
-    pose, bits = kept.optional(f"{name}/pose"), kept.optional(f"{name}/bits")
-    grid = kept.constants.get(f"{name}/grid")
-    return AttackResult(
-        attack=name,
-        correct=~kept.joined(f"{name}/fooled"),
-        worst_pose=None if pose is None else Pose.unstack(pose),
-        worst_loss=kept.optional(f"{name}/loss"),
-        fooled=None if grid is None or bits is None else FooledPoses(Pose.unstack(grid), bits),
-        forward_passes=int(kept.total(f"{name}/passes")),
-        seconds=kept.total(f"{name}/seconds"),
-    )
 
 
 def _alike(kept: Tensor, logits: Tensor) -> bool:

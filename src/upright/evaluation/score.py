@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,16 +21,26 @@ Move = Callable[[Tensor, Pose], Tensor]
 
 # More than any cross-entropy of a correctly classified image: that is below log(classes).
 _RIGHT = 1000.0
+# Right among several has no such bound: a loss beyond this one counts as this one.
+_MOST = _RIGHT - 1
 
 
-def rank(logits: Tensor, labels: Tensor) -> Tensor:
+def rank(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     """Order poses as the paper does: first misclassified or not, then by cross-entropy.
 
-    Misclassified: the loss. Correct: the loss less a constant, so that it lies below every
-    misclassified one. In float64, where the constant costs no digit of a float32 loss.
+    Misclassified: the loss. Correct, which is that the true class is among the ``top`` largest
+    logits: the loss less a constant, so that it lies below every misclassified one. In float64,
+    where the constant costs no digit of a float32 loss.
     """
     loss = F.cross_entropy(logits.double(), labels, reduction="none")
-    return loss - _RIGHT * (logits.argmax(1) == labels)
+    return torch.where(_is_right(logits, labels, top), loss.clamp(max=_MOST) - _RIGHT, loss)
+
+
+def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
+    """Whether fewer than ``top`` classes stand before the true one; of equals, the first does."""
+    own = logits.gather(1, labels[:, None])
+    earlier = torch.arange(logits.shape[1], device=labels.device) < labels[:, None]
+    return ((logits > own) | ((logits == own) & earlier)).sum(1) < top
 
 
 def is_fooled(value: Tensor) -> Tensor:
@@ -91,6 +101,8 @@ class WorstLoss:
     images: Tensor
     labels: Tensor
     move: Move = warp
+    value: Callable[[Tensor, Tensor], Tensor] = rank
+    """What logits and labels are worth."""
 
     def __call__(self, pose: Pose) -> Tensor:
         position = pose.stack().to(self.images.device)  # once: a copy from the host waits
@@ -108,7 +120,12 @@ class WorstLoss:
 
     def restrict(self, rows: Tensor) -> WorstLoss:
         """Score some of the images only."""
-        return WorstLoss(self.predictor, self.images[rows], self.labels[rows], self.move)
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
+
+    def predicted(self, pose: Pose) -> Tensor:
+        """Give the class of the largest logit under a pose; not counted, since no search asks."""
+        aside = replace(self.predictor, advance=lambda _: None)
+        return replace(self, predictor=aside, value=lambda logits, _: logits.argmax(1))(pose)
 
     def _tile(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Score every pose on every image: poses x images, in tiles that fit."""
@@ -148,7 +165,7 @@ class WorstLoss:
         here = positions.detach().requires_grad_(wants_gradient)
         moved = self.move(images, Pose.unstack(here)).flatten(0, -4)
         repeats = len(moved) // len(labels)
-        value = rank(self.predictor(moved), labels.repeat(repeats))
+        value = self.value(self.predictor(moved), labels.repeat(repeats))
         if not (wants_gradient and value.requires_grad):
             return value.detach()
         (slope,) = torch.autograd.grad(value.sum(), here)
