@@ -27,6 +27,7 @@ from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
+from upright.tiles import Room, images_at_once
 from upright.warp import Fill, Interpolation, warp
 
 __all__ = ["evaluate"]
@@ -105,7 +106,7 @@ def evaluate(
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
-        predictor = Predictor(model, batch_size or 0, advance)
+        predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
@@ -158,8 +159,8 @@ class _Examination:
 
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
-        pixels = chunk.images.shape[-1] * chunk.images.shape[-2]
-        self.predictor.batch_size = self.predictor.batch_size or _batch_size(pixels, chunk.images)
+        room = self.predictor.room
+        room.batch_size = room.batch_size or _batch_size(chunk.images)
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         few = self.move(_on_canvas(chunk.images[:16], self.question), Pose.zeros(1))
         logits = self.predictor.peek(few)
@@ -268,10 +269,9 @@ def _alike(kept: Tensor, logits: Tensor) -> bool:
     return same_form and torch.allclose(kept, logits.float().cpu(), rtol=0.02, atol=0.02)
 
 
-def _batch_size(pixels: int, images: Tensor) -> int:
+def _batch_size(images: Tensor) -> int:
     """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
-    at_32_by_32 = 8192 if images.is_cuda else 128
-    return max(8, at_32_by_32 * 32 * 32 // pixels)
+    return images_at_once(images, 8192 if images.is_cuda else 128)
 
 
 def _device(model: object, device: torch.device | str | None) -> torch.device | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from upright.checks import Model, check_numbers
 from upright.logits import ask
 from upright.pose import Pose
+from upright.tiles import Room, Rows, Tiles
 from upright.warp import warp
 
 __all__ = ["Move", "Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
@@ -55,10 +56,10 @@ def loss_of(value: Tensor) -> Tensor:
 
 @dataclass
 class Predictor:
-    """Asks a model for logits, never for more images at once than fit."""
+    """Asks a model for logits, and counts how often."""
 
     model: Model
-    batch_size: int
+    room: Room
     advance: Callable[[int], None] = lambda _: None
     passes: int = field(default=0, init=False)
 
@@ -70,27 +71,14 @@ class Predictor:
 
     def peek(self, images: Tensor) -> Tensor:
         """Ask without counting it: for a look at the model before anything is measured."""
-        parts = images.split(self.batch_size)
+        parts = images.split(self.room.batch_size)
         try:
             logits = torch.cat([ask(self.model, part) for part in parts])
         except (MemoryError, RuntimeError) as error:
-            self.make_room(min(self.batch_size, len(images)), error)
+            self.room.make_room(min(self.room.batch_size, len(images)), error)
             return self.peek(images)
         check_numbers(logits)
         return logits
-
-    def make_room(self, tried: int, error: Exception) -> None:
-        """Take smaller batches from now on, after one of ``tried`` images did not fit."""
-        if not _is_out_of_memory(error):
-            raise error
-        if tried <= 1:
-            raise MemoryError(
-                "the model does not fit into memory with a single image; "
-                "use a smaller model, smaller images or another device"
-            ) from error
-        self.batch_size = tried // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
 
 @dataclass(frozen=True)
@@ -105,16 +93,8 @@ class WorstLoss:
     """What logits and labels are worth."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        position = pose.stack().to(self.images.device)  # once: a copy from the host waits
-        if position.requires_grad and position.ndim > 2:
-            position = position.expand(-1, len(self.images), -1)  # each image has its own slope
-        if position.ndim > 2 and position.shape[-2] == 1:
-            values = self._tile(position[..., 0, :], self.images, self.labels)
-        else:
-            count = len(self.images)
-            row = torch.arange(count, device=self.images.device).expand(position.shape[:-1])
-            values = self._pairs(position.reshape(-1, 3), row.reshape(-1))
-            values = values.reshape(position.shape[:-1])
+        tiles = Tiles(self.predictor.room, len(self.images), self.images.device, self._ranks)
+        values = tiles(pose)
         check_numbers(values)
         return values
 
@@ -127,53 +107,10 @@ class WorstLoss:
         aside = replace(self.predictor, advance=lambda _: None)
         return replace(self, predictor=aside, value=lambda logits, _: logits.argmax(1))(pose)
 
-    def _tile(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Score every pose on every image: poses x images, in tiles that fit."""
-        batch, poses, count = self.predictor.batch_size, len(positions), len(images)
-        if count > batch:
-            parts = zip(images.split(batch), labels.split(batch), strict=True)
-            return torch.cat([self._tile(positions, *part) for part in parts], 1)
-        if poses * count > batch and poses > 1:
-            parts_ = positions.split(max(1, batch // count))
-            return torch.cat([self._tile(part, images, labels) for part in parts_])
-        try:
-            values = self._ranks(positions[:, None], images, labels)
-            return values.reshape(poses, count)
-        except (MemoryError, RuntimeError) as error:
-            self.predictor.make_room(poses * count, error)
-        return self._tile(positions, images, labels)
-
-    def _pairs(self, positions: Tensor, rows: Tensor) -> Tensor:
-        """Score each pose on the image in its row, in batches that fit."""
-        batch = self.predictor.batch_size
-        if len(positions) > batch:
-            parts = zip(positions.split(batch), rows.split(batch), strict=True)
-            return torch.cat([self._pairs(*part) for part in parts])
-        try:
-            return self._ranks(positions, self.images[rows], self.labels[rows])
-        except (MemoryError, RuntimeError) as error:
-            self.predictor.make_room(len(positions), error)
-        return self._pairs(positions, rows)
-
-    def _ranks(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Rank one batch; where a gradient is asked, it is taken at once.
-
-        The result then is the linear function that has the value and the gradient of the rank: the
-        model's graph is freed with its batch, and memory stays bounded by one batch.
-        """
-        wants_gradient = torch.is_grad_enabled() and positions.requires_grad
-        here = positions.detach().requires_grad_(wants_gradient)
-        moved = self.move(images, Pose.unstack(here)).flatten(0, -4)
-        repeats = len(moved) // len(labels)
-        value = self.value(self.predictor(moved), labels.repeat(repeats))
-        if not (wants_gradient and value.requires_grad):
-            return value.detach()
-        (slope,) = torch.autograd.grad(value.sum(), here)
-        linear = (slope * (positions - here.detach())).sum(-1)
-        return value.detach() + linear.to(value)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        "not enough memory" in str(error) or "can't allocate memory" in str(error)
-    )
+    def _ranks(self, positions: Tensor, rows: Rows) -> Tensor:
+        """Rank one tile."""
+        images, labels = self.images[rows], self.labels[rows]
+        moved = self.move(images, Pose.unstack(positions))
+        asked = moved.flatten(0, -4)
+        value = self.value(self.predictor(asked), labels.repeat(len(asked) // len(labels)))
+        return value.reshape(moved.shape[:-3])

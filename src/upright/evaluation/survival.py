@@ -48,7 +48,7 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
     predictor.advance(int((~alive).sum()) * len(poses))
     while untried.any() and alive.any():
         rows = alive.nonzero()[:, 0]
-        now = hardest.pick(untried, max(1, predictor.batch_size // len(rows)))
+        now = hardest.pick(untried, max(1, predictor.room.batch_size // len(rows)))
         untried[now] = False
         tried = poses[now] if poses.shape[-1] == 1 else poses[now][:, rows.cpu()]
         fooled = is_fooled(score.restrict(rows)(tried))
