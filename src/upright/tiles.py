@@ -10,7 +10,7 @@ from torch import Tensor
 
 from upright.pose import Pose
 
-__all__ = ["Room", "Rows", "Tiles", "images_at_once", "is_recording"]
+__all__ = ["Room", "Rows", "Tiles", "images_at_once", "is_out_of_memory", "is_recording"]
 
 Rows = slice | Tensor
 """Some of the images: consecutive ones, or one for each pose."""
@@ -34,7 +34,7 @@ class Room:
 
     def make_room(self, tried: int, error: Exception) -> None:
         """Take smaller batches from now on, after one of ``tried`` images did not fit."""
-        if not _is_out_of_memory(error) or is_recording():  # a record cannot be taken back
+        if not is_out_of_memory(error) or is_recording():  # a record cannot be taken back
             raise error
         if tried <= 1:
             raise MemoryError(
@@ -114,7 +114,8 @@ class Tiles:
         return value.detach() + linear.to(value)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says that something did not fit, in any of the ways to say so."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         "not enough memory" in str(error) or "can't allocate memory" in str(error)
     )

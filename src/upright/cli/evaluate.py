@@ -53,10 +53,10 @@ class Evaluate:
     """Measure a classifier's accuracy under the worst small rotation and translation."""
 
     model: Positional[Annotated[str, arg(metavar="MODEL")]]
-    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export, the
-    folder of a run of `upright train`, a trained zoo:NAME of `upright zoo list`, or
-    stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits over 10 random poses,
-    tta-grid-3x3x5:MODEL over a grid of them.
+    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,
+    FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
+    `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
+    over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""

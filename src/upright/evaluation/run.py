@@ -59,9 +59,13 @@ def evaluate(
 
     Args:
         model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes; or
-            an ``Oracle``, whose result says that it is one.
-        data: a pair of tensors (images, labels), a Dataset, a DataLoader, or any iterable of
-            batches; images float in [0, 1], or uint8.
+            an ``Oracle``, whose result says that it is one. A module that refuses images in their
+            dtype gets them in that of its weights, such as float16, after the warp.
+        data: a pair (images, labels) or a dict of them; or a Dataset, a DataLoader, or anything
+            that gives samples or batches which are such pairs or dicts. Images are float in [0, 1]
+            or uint8, N x C x H x W, or pictures of PIL; of a dict they are called ``pixel_values``,
+            ``image``, ``img`` or ``images``, labels ``labels``, ``label``, ``target`` or
+            ``targets``.
         attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
         space: the poses to search.
         only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
@@ -105,7 +109,11 @@ def evaluate(
     asked = question.as_json() | ({"oracle": True} if oracle else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
-    with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
+    with (
+        _bar(progress, count_images(data, limit), question) as advance,
+        torch.inference_mode(False),  # under which a caller may be, and an attack climb
+        torch.no_grad(),
+    ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
@@ -139,6 +147,7 @@ class _Examination:
         known, claims = dict(self.kept.pieces), ranks.claims()
         mine, turn = next(claims), 0
         for chunk in source:
+            checks.check_layout(chunk.images)
             checks.check_images(chunk.images)
             place = device or chunk.images.device
             placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from upright.checks import Model, check_numbers
+from upright.checks import Model, check_numbers, explain_channels
 from upright.logits import ask
 from upright.pose import Pose
-from upright.tiles import Room, Rows, Tiles
+from upright.tiles import Room, Rows, Tiles, is_out_of_memory
 from upright.warp import warp
 
 __all__ = ["Move", "Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
@@ -61,10 +61,12 @@ class Predictor:
     model: Model
     room: Room
     advance: Callable[[int], None] = lambda _: None
+    dtype: torch.dtype | None = None
+    """In which the model gets images; None for as they are."""
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits = ask(self.model, images)
+        logits = self._ask(images)
         self.passes += len(images)
         self.advance(len(images))
         return logits
@@ -73,12 +75,28 @@ class Predictor:
         """Ask without counting it: for a look at the model before anything is measured."""
         parts = images.split(self.room.batch_size)
         try:
-            logits = torch.cat([ask(self.model, part) for part in parts])
+            logits = torch.cat([self._ask(part) for part in parts])
         except (MemoryError, RuntimeError) as error:
-            self.room.make_room(min(self.room.batch_size, len(images)), error)
+            self._give_way(images, error)
             return self.peek(images)
         check_numbers(logits)
         return logits
+
+    def _ask(self, images: Tensor) -> Tensor:
+        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
+
+    def _give_way(self, images: Tensor, error: Exception) -> None:
+        """Ask for fewer images next time, or in the weights' dtype; or say what is wrong.
+
+        A model that takes images as they are gets them so, and may convert them itself.
+        """
+        wanted = _dtype_of(self.model)
+        refused = not is_out_of_memory(error)
+        if refused and self.dtype is None and wanted not in (None, images.dtype):
+            self.dtype = wanted
+            return
+        explain_channels(images, error)
+        self.room.make_room(min(self.room.batch_size, len(images)), error)
 
 
 @dataclass(frozen=True)
@@ -114,3 +132,10 @@ class WorstLoss:
         asked = moved.flatten(0, -4)
         value = self.value(self.predictor(asked), labels.repeat(len(asked) // len(labels)))
         return value.reshape(moved.shape[:-3])
+
+
+def _dtype_of(model: object) -> torch.dtype | None:
+    """The dtype of a module's weights; None where they have several, and for other callables."""
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
+    return dtypes.pop() if len(dtypes) == 1 else None
