@@ -24,6 +24,7 @@ from upright import (
     TransformSpace,
     evaluate,
 )
+from upright.attacks import WorstCase
 from upright.evaluation.score import is_fooled, loss_of, rank
 from upright.evaluation.state import load_state, save_state
 
@@ -32,6 +33,24 @@ IMAGES, LABELS = bars(COUNT, seed=2)
 SPACE = TransformSpace.of(1, 25)
 GRID = GridSearch((1, 3, 5))
 EVERY: list[Attack] = [GRID, GridSearch((2, 2, 2)), RandomSearch(2), SpatialPGD(steps=2)]
+
+
+class Rounded(Attack):
+    """A random search that rounds its scores, as a user's own may."""
+
+    def __init__(self, tries: int) -> None:
+        self.search_ = RandomSearch(tries)
+
+    def __str__(self) -> str:
+        return "rounded"
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.search_.passes_per_image
+
+    def search(self, *args: Any, **options: Any) -> WorstCase:
+        found = self.search_.search(*args, **options)
+        return WorstCase(found.pose, found.score.float(), found.forward_passes)
 
 
 def measure(*attacks: Attack, **options: Any) -> Evaluation:
@@ -120,12 +139,37 @@ class TestClasses:
             assert result.worst_class[i] == order(scipy_warp(IMAGES[i].numpy(), *pose))[0]
         assert torch.equal(result.worst_class == LABELS, result.correct)
 
-    def test_it_costs_no_counted_pass_and_is_not_asked_where_accuracy_is_all(self) -> None:
+    @pytest.mark.parametrize("include_identity", [False, True])
+    def test_it_costs_no_pass_and_is_not_given_where_accuracy_is_all(
+        self, include_identity: bool
+    ) -> None:
+        asked = [0]
+
+        def model(images: Tensor) -> Tensor:
+            asked[0] += len(images)
+            logits: Tensor = trained_network()(images)
+            return logits
+
         attack = SpatialPGD(steps=2)
+        options: dict[str, Any] = {"attacks": [attack], "include_identity": include_identity}
         for only_accuracy in (False, True):
-            result = measure(attack, only_accuracy=only_accuracy).attacks[str(attack)]
-            assert result.forward_passes == 3 * COUNT
-            assert (result.worst_class is None) == only_accuracy
+            asked[0] = 0
+            found = evaluate(model, (IMAGES, LABELS), only_accuracy=only_accuracy, **options)
+            looks, natural = 2 * 16, COUNT
+            assert asked == [looks + natural + 3 * COUNT]
+            assert found.attacks[str(attack)].forward_passes == 3 * COUNT
+            assert (found.attacks[str(attack)].worst_class is None) == only_accuracy
+
+    def test_of_an_attack_with_scores_of_its_own_the_model_is_asked_once_more(self) -> None:
+        plain, other = measure(RandomSearch(2)), measure(Rounded(2))
+        found = other.attacks["rounded"]
+        expected = plain.attacks["wo-2"].worst_class
+        assert expected is not None
+        assert found.forward_passes == 3 * COUNT
+        assert found.worst_class is not None
+        assert found.worst_class.dtype == expected.dtype
+        for i, pose in enumerate(found.worst_pose.stack().tolist()):
+            assert found.worst_class[i] == order(scipy_warp(IMAGES[i].numpy(), *pose))[0]
 
 
 class TestIdentity:

@@ -75,8 +75,8 @@ class AttackResult:
     worst_loss: Tensor | None
     """The cross-entropy at that pose."""
     worst_class: Tensor | None
-    """int64: the class of the largest logit at that pose, which is asked once more for it; None
-    when only the accuracy was asked, or where a state of an older version has none."""
+    """int64: the class of the largest logit at that pose; None when only the accuracy was asked, or
+    where a state of an older version has none."""
     fooled: FooledPoses | None
     """For attacks that try the same poses on all images: which of them fool which images."""
     forward_passes: int

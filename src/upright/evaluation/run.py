@@ -15,15 +15,24 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 
 from upright import checks
-from upright.attacks import Attack, CandidateSearch, WorstCase, pick_worst
+from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.oracle import Oracle
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import Evaluation, pack_bits
-from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of, rank
+from upright.evaluation.score import (
+    Move,
+    Notes,
+    Predictor,
+    WorstLoss,
+    is_fooled,
+    loss_of,
+    or_as_it_is,
+    rank,
+)
 from upright.evaluation.state import Piece, State, StateFiles, checksum
 from upright.evaluation.stream import Chunk, Data, chunks, count_images
-from upright.evaluation.survival import HardestFirst, survivors
+from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
@@ -192,6 +201,7 @@ class _Examination:
             chunk.labels.long(),
             self.move,
             partial(rank, top=self.question.top),
+            None if self.question.only_accuracy else Notes(),
         )
         natural = score(Pose.zeros(1, 1))[0]
         piece.keep(
@@ -203,11 +213,11 @@ class _Examination:
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
-                with_zero = self.question.include_identity or _has_zero(poses)
+                with_zero = self.question.include_identity or has_zero(poses)
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             else:
-                self._keep_worst(piece, name, score, natural, space, generator)
+                self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
             piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
         piece.totals["seconds"] = time.perf_counter() - began
@@ -234,7 +244,7 @@ class _Examination:
         else:
             worst = attack.search(score, space, count, generator=generator)
         if self.question.include_identity:
-            worst = _or_as_it_is(worst, natural)
+            worst = or_as_it_is(worst, natural)
         piece.keep(
             **{
                 f"{name}/fooled": is_fooled(worst.score),
@@ -243,21 +253,7 @@ class _Examination:
             }
         )
         if not self.question.only_accuracy:
-            piece.keep(**{f"{name}/class": score.predicted(worst.pose)})
-
-
-def _or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
-    """Take the zero pose, of this rank, for images to which it does more than what was found."""
-    worse = natural > worst.score
-    pose = torch.where(worse[:, None], 0.0, worst.pose.stack())
-    return WorstCase(
-        Pose.unstack(pose), torch.where(worse, natural, worst.score), worst.forward_passes
-    )
-
-
-def _has_zero(poses: Pose) -> bool:
-    """Whether all images try the zero pose, whose outcome is known from the natural pass."""
-    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
+            piece.keep(**{f"{name}/class": score.class_at(worst)})
 
 
 def _on_canvas(images: Tensor, question: Question) -> Tensor:

@@ -9,13 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.attacks import WorstCase
 from upright.checks import Model, check_numbers, explain_channels
 from upright.logits import ask
 from upright.pose import Pose
 from upright.tiles import Room, Rows, Tiles, is_out_of_memory
 from upright.warp import warp
 
-__all__ = ["Move", "Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
+__all__ = ["Move", "Notes", "Predictor", "WorstLoss", "is_fooled", "loss_of", "or_as_it_is", "rank"]
 
 Move = Callable[[Tensor, Pose], Tensor]
 """Gives images under poses, as ``warp`` does."""
@@ -52,6 +53,15 @@ def is_fooled(value: Tensor) -> Tensor:
 def loss_of(value: Tensor) -> Tensor:
     """Give the cross-entropy back from the rank."""
     return torch.where(is_fooled(value), value, value + _RIGHT)
+
+
+def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
+    """Take the zero pose, of this rank, for images to which it does more than what was found."""
+    worse = natural > worst.score
+    pose = torch.where(worse[:, None], 0.0, worst.pose.stack())
+    return WorstCase(
+        Pose.unstack(pose), torch.where(worse, natural, worst.score), worst.forward_passes
+    )
 
 
 @dataclass
@@ -100,6 +110,22 @@ class Predictor:
 
 
 @dataclass(frozen=True)
+class Notes:
+    """The class of every answer: what was seen at a worst pose need not be asked again."""
+
+    answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    """Of images by their rows: the rank, and the class of the largest logit."""
+
+    def class_at(self, ranks: Tensor) -> Tensor | None:
+        """Give the class at the answer of this rank to each image; None where one has no such."""
+        found = torch.full_like(ranks, -1, dtype=torch.int64)
+        for rows, values, classes in self.answers:
+            its = values == ranks[rows]
+            found[rows[its]] = classes[its]
+        return found if (found >= 0).all() else None
+
+
+@dataclass(frozen=True)
 class WorstLoss:
     """A score (see ``attacks.Score``) for a chunk of images: the rank of the model's answer."""
 
@@ -109,6 +135,8 @@ class WorstLoss:
     move: Move = warp
     value: Callable[[Tensor, Tensor], Tensor] = rank
     """What logits and labels are worth."""
+    notes: Notes | None = None
+    """Where classes are kept, if they are."""
 
     def __call__(self, pose: Pose) -> Tensor:
         tiles = Tiles(self.predictor.room, len(self.images), self.images.device, self._ranks)
@@ -120,17 +148,30 @@ class WorstLoss:
         """Score some of the images only."""
         return replace(self, images=self.images[rows], labels=self.labels[rows])
 
+    def with_own_notes(self) -> WorstLoss:
+        """Keep apart what is noted from now on, if anything is."""
+        return self if self.notes is None else replace(self, notes=Notes([*self.notes.answers]))
+
+    def class_at(self, worst: WorstCase) -> Tensor:
+        """Give the class at what an attack found: as noted, or else asked once more."""
+        ranks = worst.score.to(self.images.device)
+        noted = None if self.notes is None else self.notes.class_at(ranks)
+        return self.predicted(worst.pose) if noted is None else noted
+
     def predicted(self, pose: Pose) -> Tensor:
-        """Give the class of the largest logit under a pose; not counted, since no search asks."""
-        aside = replace(self.predictor, advance=lambda _: None)
-        return replace(self, predictor=aside, value=lambda logits, _: logits.argmax(1))(pose)
+        """Ask for the class of the largest logit under a pose of each image."""
+        return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
 
     def _ranks(self, positions: Tensor, rows: Rows) -> Tensor:
         """Rank one tile."""
         images, labels = self.images[rows], self.labels[rows]
         moved = self.move(images, Pose.unstack(positions))
         asked = moved.flatten(0, -4)
-        value = self.value(self.predictor(asked), labels.repeat(len(asked) // len(labels)))
+        logits, tries = self.predictor(asked), len(asked) // len(labels)
+        value = self.value(logits, labels.repeat(tries))
+        if self.notes is not None:
+            row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
+            self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
 
 

@@ -14,7 +14,7 @@ from upright.evaluation.score import WorstLoss, is_fooled
 from upright.pose import Pose
 from upright.space import TransformSpace
 
-__all__ = ["HardestFirst", "survivors"]
+__all__ = ["HardestFirst", "has_zero", "survivors"]
 
 
 class HardestFirst:
@@ -57,3 +57,8 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
         alive[rows[fell]] = False
         predictor.advance(int(fell.sum()) * int(untried.sum()))
     return alive
+
+
+def has_zero(poses: Pose) -> bool:
+    """Whether all images try the zero pose, whose outcome is known from the natural pass."""
+    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
