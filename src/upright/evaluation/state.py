@@ -146,6 +146,7 @@ def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
     done = sum(images for _, images, _, _ in about)
     for name, array in arrays.items():
         wrong = array.ndim == 0 or (name.startswith(_PIECES) and len(array) != done)
+        wrong |= name.endswith("/class") and array.dtype != torch.int64
         if wrong or (name.endswith("fooled") and array.dtype != torch.bool):
             raise ValueError(f"{name} are not those of {done} images")
 

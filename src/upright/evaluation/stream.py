@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from upright.evaluation.batches import Batch, Data, batches, check_alike, is_whole
 
-__all__ = ["Chunk", "Data", "chunks", "count_images"]
+__all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images"]
 
 # A state is kept after each chunk: the larger the images, the longer each one takes.
 _IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**24
@@ -44,7 +44,7 @@ def chunks(data: Data, limit: int | None = None) -> Iterator[Chunk]:
             check_alike(images[0], more_images[0])
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
-        size = _chunk_size(images)
+        size = chunk_size(images)
         while len(images) >= size:
             yield _chunk(start, images[:size], labels[:size])
             start, images, labels = start + size, images[size:], labels[size:]
@@ -70,7 +70,8 @@ def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
     return Chunk(start, images, labels)
 
 
-def _chunk_size(images: Tensor) -> int:
+def chunk_size(images: Tensor) -> int:
+    """Give how many images of this size are a chunk."""
     bytes_per_image = 4 * max(1, images[0].numel())
     return max(1, min(_IMAGES_AT_MOST, _BYTES_AT_MOST // bytes_per_image))
 
