@@ -139,6 +139,26 @@ def test_records_of_one_question_share_a_key(run, upright_evaluate):
     assert len({first, filled, more}) == 3
 
 
+def test_records_say_what_counts_as_right_where_it_is_not_what_it_always_was(run, upright_evaluate):
+    for options in ([], ["--top", "2"], ["--include-identity"]):
+        assert upright_evaluate(run.path, *OPTIONS, *options) == (0, "")
+    plain, top, identity = (record.evaluation for record in recorded())
+    assert plain.keys() == {
+        "space",
+        "split",
+        "limit",
+        "resize",
+        "center_crop",
+        "fill",
+        "interpolation",
+        "canvas",
+        "precision",
+        "seed",
+    }
+    assert top == plain | {"top": 2}
+    assert identity == plain | {"include_identity": True}
+
+
 def test_a_result_that_cannot_be_printed_is_kept(run, upright_evaluate, monkeypatch):
     closed = io.StringIO()
     monkeypatch.setattr(closed, "write", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
@@ -170,6 +190,9 @@ def test_an_evaluation_with_a_state_has_one_record_however_often_it_is_continued
         ({"batch": 3}, [], set()),
         ({}, ["--limit", "3"], set()),
         ({}, ["--fill", "border"], set()),
+        ({}, ["--fill", "#7f7f7f"], set()),
+        ({}, ["--top", "2"], set()),
+        ({}, ["--include-identity"], set()),
         ({}, ["--max-rotation", "20"], set()),
         ({}, ["--split", "train"], set()),
         ({"model": "convnet"}, [], set()),

@@ -41,6 +41,29 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
             yield self.items[index]
 
 
+class Duck:
+    """A data set that inherits nothing and, asked beyond its end, starts again."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index % len(self)], int(self.labels[index % len(self)])
+
+
+def samples(images: Tensor, labels: Tensor) -> list[tuple[Tensor, int]]:
+    return list(zip(images, labels.tolist(), strict=True))
+
+
+def named(images: Tensor, labels: Tensor) -> Iterator[dict[str, Any]]:
+    """Samples as dicts, with more in them than is asked for."""
+    for index, (image, label) in enumerate(samples(images, labels)):
+        yield {"id": index, "image": image.numpy(), "label": label}
+
+
 def uneven_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     sizes = [1, 7, 0, 20, 300, 2, len(images) - 330]
     return zip(images.split(sizes), labels.split(sizes), strict=True)
@@ -50,6 +73,21 @@ KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "uint8 pair": lambda images, labels: (images, labels),
     "float pair": lambda images, labels: (images.float() / 255, labels),
     "list of two tensors": lambda images, labels: [images, labels],
+    "list of labels": lambda images, labels: (images, labels.tolist()),
+    "arrays that run backwards": lambda images, labels: (
+        images.flip(3).numpy()[..., ::-1],
+        labels.numpy(),
+    ),
+    "dict": lambda images, labels: {"images": images, "targets": labels},
+    "list of samples": samples,
+    "generator of samples": lambda images, labels: iter(samples(images, labels)),
+    "duck-typed dataset": Duck,
+    "generator of dicts": named,
+    "list of dicts": lambda images, labels: list(named(images, labels)),
+    "loader of dicts": lambda images, labels: DataLoader(list(named(images, labels)), 50),
+    "batches of lists": lambda images, labels: (
+        (list(few), some.tolist()) for few, some in uneven_batches(images, labels) if len(few)
+    ),
     "int32 labels": lambda images, labels: (images, labels.int()),
     "dataset": Items,
     "tensor dataset": TensorDataset,

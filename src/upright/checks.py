@@ -6,6 +6,7 @@ What cannot be right raises ``ValueError``; what is only suspicious warns with `
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 
@@ -18,8 +19,11 @@ __all__ = [
     "check_at_least_1",
     "check_images",
     "check_labels",
+    "check_layout",
     "check_logits",
     "check_numbers",
+    "check_top",
+    "explain_channels",
     "warn_if_classes_differ",
     "warn_if_probabilities",
     "warn_if_random",
@@ -39,6 +43,42 @@ def check_at_least_1(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise ValueError(f"{name} must be at least 1, but is {number}")
+
+
+def check_layout(images: Tensor) -> None:
+    """Check that the axes of images are N x C x H x W, and not in another usual order."""
+    shape = tuple(images.shape)
+    if images.ndim == 4 and shape[3] <= 4 < min(shape[1:3]):
+        raise ValueError(
+            f"images of shape {shape} look like N x H x W x C, but must be N x C x H x W; give "
+            "images.permute(0, 3, 1, 2)"
+        )
+
+
+_OTHER_CHANNELS = re.compile(r"to have (\d+) channels, but got (\d+) channels")
+
+
+def explain_channels(images: Tensor, error: Exception) -> None:
+    """Raise what to do, where a model's error says that images have too many or few channels."""
+    found = _OTHER_CHANNELS.search(str(error))
+    if found is None or int(found[2]) != images.shape[1]:
+        return
+    to_grey, to_colour = "images.mean(1, keepdim=True)", "images.expand(-1, 3, -1, -1)"
+    wrapped = {"1": to_grey, "3": to_colour if found[2] == "1" else "images[:, :3]"}.get(found[1])
+    advice = f"wrap it, as in lambda images: model({wrapped})" if wrapped else "give such data"
+    raise ValueError(
+        f"the model takes images of {found[1]} channel{'s' * (found[1] != '1')}, but these have "
+        f"{found[2]}; {advice}"
+    ) from error
+
+
+def check_top(top: int, classes: int) -> None:
+    """Check among how many of the largest logits the true class is to be."""
+    if 1 < top >= classes:
+        raise ValueError(
+            f"top must be below the {classes} outputs of the model, but is {top}: every answer "
+            "would be right"
+        )
 
 
 def check_images(images: Tensor) -> None:

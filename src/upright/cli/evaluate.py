@@ -19,7 +19,7 @@ from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
-from upright.cli.table import evaluation_table
+from upright.cli.table import class_table, evaluation_table
 from upright.data import LabelledImages, Split
 from upright.files import write_whole
 from upright.origin import commit
@@ -37,7 +37,7 @@ from upright.reproduce import (
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
 from upright.train import RunDirectory
-from upright.warp import Fill, Interpolation
+from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
 
@@ -53,10 +53,10 @@ class Evaluate:
     """Measure a classifier's accuracy under the worst small rotation and translation."""
 
     model: Positional[Annotated[str, arg(metavar="MODEL")]]
-    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export, the
-    folder of a run of `upright train`, a trained zoo:NAME of `upright zoo list`, or
-    stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits over 10 random poses,
-    tta-grid-3x3x5:MODEL over a grid of them.
+    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,
+    FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
+    `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
+    over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""
@@ -65,16 +65,22 @@ class Evaluate:
     ] = ()
     """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31, wo-10, rnd or s-pgd.
     Give it several times for several attacks; without it, grid-775 is run."""
+    include_identity: bool = False
+    """Let every attack try images as they are, too: wo-K, rnd and s-pgd leave that out, as in the
+    paper, so that they may end above natural accuracy."""
+    top: Annotated[int, arg(metavar="K")] = 1
+    """Count an answer as right where the true class is among the K largest logits."""
     max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
     """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
     """Largest rotation either way, in degrees."""
-    fill: Fill = "black"
-    """What a pose uncovers."""
+    fill: Annotated[Fill, arg(metavar="FILL")] = "black"
+    """What a pose uncovers: black, reflection, border, or a colour in quotes, as in "#7f7f7f"."""
     interpolation: Interpolation = "bilinear"
     """How images are resampled."""
     canvas: Annotated[int, arg(metavar="PIXELS")] = 0
-    """Pad all images by so many black pixels on each side first, so that no pose crops them."""
+    """Pad all images by so many pixels on each side first, so that no pose crops them: black ones,
+    or of the fill's colour."""
     split: Split = "test"
     """Which part of the data."""
     limit: _Number = None
@@ -84,7 +90,8 @@ class Evaluate:
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
-    """Find the worst pose of each image, and write it to the JSON file.
+    """Find the worst pose of each image and the class that is seen there, and write them to the
+    JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
@@ -167,6 +174,8 @@ class Evaluate:
         # Last: where nobody listens any more, printing fails, and must not cost the result.
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
+        if self.details:
+            Console().print(class_table(evaluation, data.classes))
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
@@ -193,6 +202,8 @@ class Evaluate:
         """Say what is wrong before the model is loaded."""
         for name in attacks:
             parse_attack(name)
+        check_options(self.fill, self.interpolation, self.canvas)
+        check_at_least_1(top=self.top)
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):
@@ -209,6 +220,10 @@ class Evaluate:
             raise ValueError(
                 "the explorer turns images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
+            )
+        if self.top > 1:
+            raise ValueError(
+                "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
 
     def _shown(
@@ -241,6 +256,8 @@ class Evaluate:
             canvas=self.canvas,
             precision=self.precision,
             seed=self.seed,
+            top=self.top,
+            include_identity=self.include_identity,
         )
 
 

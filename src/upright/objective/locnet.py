@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +20,11 @@ from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, check_fill, warp
 
 __all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
 
-_TEXT = re.compile(r"LocNet\s*\(\s*(\w+)\s*\)", re.IGNORECASE)
+_TEXT = re.compile(r"LocNet\s*\(\s*(#?\w+)\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class LocNet:
     fill: Fill = "black"
 
     def __post_init__(self) -> None:
-        if self.fill not in get_args(Fill):
-            raise ValueError(f"fill {self.fill!r} is not one of {', '.join(get_args(Fill))}")
+        check_fill(self.fill)
 
     def __str__(self) -> str:
         return f"LocNet({self.fill})"
@@ -45,8 +43,7 @@ class LocNet:
 def parse_objective(text: str, *, weight: float | None = None) -> Objective | LocNet:
     """Read any objective, the paper's notation or ``LocNet(fill)``."""
     if match := _TEXT.fullmatch(text.strip()):
-        fill: Fill = match[1]  # type: ignore[assignment]  # checked by LocNet
-        return LocNet(fill)
+        return LocNet(match[1])
     return Objective.parse(text, weight=weight)
 
 

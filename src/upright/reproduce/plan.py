@@ -42,7 +42,7 @@ from upright.records import Record, Reported
 from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, is_oracle
 from upright.reproduce.pair import Pair, attack_fill, changed, recipe_from_json, runs_of
 from upright.reproduce.reported import paper_rows, reported
-from upright.reproduce.settings import Settings
+from upright.reproduce.settings import LATER, Settings
 from upright.train import Recipe
 from upright.warp import Fill
 
@@ -157,12 +157,12 @@ def _methods() -> dict[Recipe | Pair, str]:
 
 
 def evaluated_as_in_the_paper(evaluation: Mapping[str, Any], fill: Fill = "black") -> bool:
-    """Whether poses, warp and split are the paper's, and the weights those of the run.
+    """Whether poses, warp, split and what is right are the paper's, and the weights the run's.
 
     The whole set is known by its digest.
     """
     asked = _EVALUATION | {"fill": fill}
-    return evaluation.items() >= asked.items() and "weights" not in evaluation
+    return evaluation.items() >= asked.items() and not {"weights", *LATER} & evaluation.keys()
 
 
 def by_recipe(records: Iterable[Record]) -> dict[Recipe | Pair, tuple[Record, ...]]:
