@@ -25,7 +25,7 @@ from upright.data.folder import read_folder
 from upright.data.formats import read_files
 from upright.data.known import CIFAR10, Kind
 from upright.data.npz import read_npz
-from upright.data.raw import find_fault
+from upright.data.recognise import recognise
 
 __all__ = ["TARGETS"]
 
@@ -50,7 +50,7 @@ def _official(kind: Kind) -> Callable[[bytes, Path], None]:
     def read(data: bytes, folder: Path) -> None:
         (folder / "file").write_bytes(data)
         raw = read_files(kind, [folder / "file"])
-        find_fault(_FEW, "test", raw)
+        recognise(_FEW, "test", raw)
 
     return read
 
@@ -64,7 +64,7 @@ def _mosaic(data: bytes, folder: Path) -> None:
 def _strip(data: bytes, folder: Path) -> None:
     (folder / "labels.json").write_text("[1, 2]")
     (folder / "x.png").write_bytes(data)
-    find_fault(_FEW, "test", read_files("strips", [folder / "labels.json", folder / "x.png"]))
+    recognise(_FEW, "test", read_files("strips", [folder / "labels.json", folder / "x.png"]))
 
 
 def _labels(data: bytes, folder: Path) -> None:

@@ -18,13 +18,12 @@ import upright
 from tiny_sets import tiny
 from upright import TransformSpace, evaluate, origin
 from upright.cli import main
-from upright.data import load_data
+from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.data.raw import RawSplit, split_digests
 from upright.origin import origin_on
 from upright.records import read
 from upright.reproduce import plan, reported, settings
-from upright.reproduce import record as recording
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
 
@@ -181,7 +180,7 @@ def test_the_paper_s_accuracy_stands_beside_one_that_was_measured_as_in_the_pape
     tmp_path, monkeypatch, upright_evaluate, changes, options, metrics
 ):
     small = tiny(CIFAR10)
-    monkeypatch.setattr(recording, "KNOWN", {"cifar10": small.known})
+    monkeypatch.setattr(store, "KNOWN", {"cifar10": small.known})
     np.savez(tmp_path / "small.npz", **small.arrays)
     # The paper's own recipe would take hours: here this one is the paper's.
     paper = Recipe(objective="AT(rob, Wo-10)", data="cifar10", steps=1, batch=2)
