@@ -118,7 +118,7 @@ def test_a_file_is_lines_that_any_json_reader_reads(tmp_path):
 
 
 def test_what_older_lines_do_not_say_is_unknown(tmp_path):
-    later = {name: ... for name in ("beside", "trained_by", "data_variant", "data_content")}
+    later = dict.fromkeys(("beside", "trained_by", "data_variant", "data_content"), ...)
     (tmp_path / "file.jsonl").write_text(line(**later))
     (record,) = read(tmp_path / "file.jsonl").records
     assert record == RECORD

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import torch
 from torch import Tensor
@@ -20,7 +20,9 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_numbers",
+    "warn_if_below_a_pixel",
     "warn_if_classes_differ",
+    "warn_if_one_class",
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
@@ -113,6 +115,24 @@ def warn_if_classes_differ(outputs: int, classes: int) -> None:
         _warn(
             f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "
             "mean something else than the labels; give data with the classes of the model, in order"
+        )
+
+
+def warn_if_one_class(classes: Set[int], images: int) -> None:
+    """Warn where the first so many images of data with more classes are all of one."""
+    if len(classes) == 1 and images > 1:
+        _warn(
+            f"the first {images} images are all of class {min(classes)}: the data seem to be "
+            "sorted by class; shuffle them, or raise the limit or leave it out"
+        )
+
+
+def warn_if_below_a_pixel(limit_px: float) -> None:
+    """Warn where a part of the image's size seems to be meant."""
+    if 0 < limit_px < 1:
+        _warn(
+            f"a translation of {limit_px:g} is {limit_px:g} px, less than one pixel; if "
+            f"{100 * limit_px:g} % of the image's size is meant, write {100 * limit_px:g}%"
         )
 
 

@@ -22,7 +22,7 @@ from upright.evaluation.question import Question, named_attacks
 from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
 from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of
 from upright.evaluation.state import Piece, State, StateFiles, checksum
-from upright.evaluation.stream import Chunk, Data, chunks, count_images
+from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.survival import HardestFirst, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
@@ -98,6 +98,7 @@ def evaluate(
     with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
         predictor = Predictor(model, batch_size or 0, advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
+        examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -118,6 +119,8 @@ class _Examination:
     kept: State
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
+    cut_at: int | None = None
+    seen: set[int] = field(default_factory=set)
 
     def unfinished(
         self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
@@ -135,6 +138,7 @@ class _Examination:
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
+            self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
             if piece is not None and piece.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
@@ -161,6 +165,13 @@ class _Examination:
             raise ValueError(
                 "the state belongs to another model or other data; remove it or name another file"
             )
+
+    def _look_at_classes(self, chunk: Chunk) -> None:
+        """Tell whether the images up to a limit are of more than one class, once all were seen."""
+        if self.cut_at is not None and self.classes > 1:
+            self.seen |= set(chunk.labels.unique().tolist())
+            if chunk.start + len(chunk) == self.cut_at:
+                checks.warn_if_one_class(self.seen, self.cut_at)
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["Chunk", "Data", "chunks", "count_images"]
+__all__ = ["Chunk", "Data", "chunks", "count_images", "cuts"]
 
 Data = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any] | Iterable[tuple[Tensor, Tensor]]
 """A pair of tensors, a Dataset, a DataLoader, or any iterable of batches of images and labels."""
@@ -64,6 +64,12 @@ def count_images(data: Data, limit: int | None = None) -> int | None:
     if isinstance(source, Tensor | np.ndarray | Dataset) and hasattr(source, "__len__"):
         return min(len(source), limit) if limit is not None else len(source)
     return limit
+
+
+def cuts(data: Data, limit: int | None) -> bool:
+    """Whether data have more images than the limit, as far as can be told without reading them."""
+    count = count_images(data)
+    return limit is not None and (count is None or count > limit)
 
 
 def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
