@@ -66,7 +66,7 @@ def evaluate(
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
         canvas: pad all images by this many black pixels first, so that no pose crops them.
-        limit: use the first so many images only.
+        limit: use the first so many images only; which these are depends on the order of the data.
         batch_size: at most so many images at once; halved when they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
