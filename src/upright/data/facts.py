@@ -18,7 +18,7 @@ from typing import Any
 
 from upright.data.known import SPLITS, KnownSet
 from upright.data.raw import array_names
-from upright.data.recognise import Identity, by_content, by_digests
+from upright.data.recognise import BY_MD5, Identity, by_content, by_digests
 from upright.data.registry import Split
 from upright.files import write_whole
 
@@ -67,5 +67,7 @@ def _identity(known: KnownSet, split: Split, content: Any) -> Identity:
     if usual is not None:
         return usual
     variant, sum_ = str(content["variant"][split]), str(content["content"][split])
-    unknown = Identity(known.name, variant, sum_, digests, usual=None)
-    return by_content(known, split, sum_, digests) or unknown
+    found = by_content(known, split, sum_, digests)
+    if found is None and variant != BY_MD5:
+        raise LookupError(f"no variant of {known.name} is called {variant!r}")
+    return found or Identity(known.name, BY_MD5, sum_, digests, usual=None)
