@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import torch
 from torch import Tensor
@@ -24,7 +24,9 @@ __all__ = [
     "check_numbers",
     "check_top",
     "explain_channels",
+    "warn_if_below_a_pixel",
     "warn_if_classes_differ",
+    "warn_if_one_class",
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
@@ -32,6 +34,9 @@ __all__ = [
 
 Model = Callable[[Tensor], Tensor]
 """Any callable from float images in [0, 1], N x C x H x W, to logits, N x classes."""
+
+
+_HANDFUL = 8
 
 
 class SuspiciousInput(UserWarning):
@@ -152,6 +157,27 @@ def warn_if_classes_differ(outputs: int, classes: int) -> None:
         _warn(
             f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "
             "mean something else than the labels; give data with the classes of the model, in order"
+        )
+
+
+def warn_if_one_class(classes: Set[int], images: int) -> None:
+    """Warn where the first so many images of data with more classes are all of one.
+
+    A handful may be so by chance, and measures nothing anyway.
+    """
+    if len(classes) == 1 and images >= _HANDFUL:
+        _warn(
+            f"the first {images} images are all of class {min(classes)}: the data seem to be "
+            "sorted by class; shuffle them, or raise the limit or leave it out"
+        )
+
+
+def warn_if_below_a_pixel(limit_px: float) -> None:
+    """Warn where a part of the image's size seems to be meant."""
+    if 0 < limit_px < 1:
+        _warn(
+            f"a translation of {limit_px:g} is {limit_px:g} px, less than one pixel; if "
+            f"{100 * limit_px:g} % of the image's size is meant, write {100 * limit_px:g}%"
         )
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright import zoo
 from upright.attacks import parse_attack
 from upright.checks import check_at_least_1, warn_if_classes_differ
+from upright.cli.doubts import doubts
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
@@ -36,7 +36,6 @@ from upright.reproduce import (
 )
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
-from upright.train import RunDirectory
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
@@ -59,7 +58,8 @@ class Evaluate:
     over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
     data: Annotated[str, arg(metavar="DATA")]
-    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""
+    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class, or train/ and test/ with these),
+    or another data set by name."""
     attack: UseAppendAction[
         Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
     ] = ()
@@ -82,9 +82,9 @@ class Evaluate:
     """Pad all images by so many pixels on each side first, so that no pose crops them: black ones,
     or of the fill's colour."""
     split: Split = "test"
-    """Which part of the data."""
+    """Which part of the data, where they have parts."""
     limit: _Number = None
-    """Use the first N images only."""
+    """Use the first N images only; which these are depends on the order of the data."""
     resize: _Number = None
     """Scale images of a folder so that their shorter side has N pixels."""
     center_crop: _Number = None
@@ -101,7 +101,7 @@ class Evaluate:
     device: _Name = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
     seed: _Number = None
-    """Seed of the poses that attacks draw; without, a fixed one."""
+    """Seed of the poses that attacks draw for an image by its place; without, a fixed one."""
     state: _File = None
     """Keep what is done in this file: the same command continues where it was stopped."""
     json: _File = None
@@ -127,6 +127,8 @@ class Evaluate:
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
+            for doubt in doubts(self.model, self.data, data, split=self.split):
+                say(f"warning: {doubt}")
             if isinstance(model, StnPlus) and model.fill != self.fill:
                 say(
                     f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
@@ -147,7 +149,6 @@ class Evaluate:
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
-        self._warn_of_other_classes(data.classes)
         if self.json is not None:
             result = result_as_json(
                 evaluation, options=asdict(self), space=space, data=data, device=device
@@ -183,20 +184,6 @@ class Evaluate:
         if self.record is None and (self.save is None or not is_run):
             return None
         return FinishedRun.of_model(self.model)
-
-    def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
-        """Where a model knows the names of its classes; those of an .npz file are numbers."""
-        if self.model.startswith("zoo:"):
-            known = zoo.card(self.model.removeprefix("zoo:")).classes
-        elif Path(self.model).is_dir():
-            known = RunDirectory.open(Path(self.model)).classes
-        else:
-            return
-        if known != classes and not self.data.startswith("npz:"):
-            say(
-                f"warning: {self.model} was trained for {_few(known)}, but {self.data} has "
-                f"{_few(classes)}; check --data"
-            )
 
     def _check(self, attacks: Sequence[str]) -> None:
         """Say what is wrong before the model is loaded."""
@@ -259,7 +246,3 @@ class Evaluate:
             top=self.top,
             include_identity=self.include_identity,
         )
-
-
-def _few(classes: Sequence[str]) -> str:
-    return ", ".join(classes[:3]) + (", …" if len(classes) > 3 else "")

@@ -31,7 +31,7 @@ from upright.evaluation.score import (
     rank,
 )
 from upright.evaluation.state import Piece, State, StateFiles, checksum
-from upright.evaluation.stream import Chunk, Data, chunks, count_images
+from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
@@ -87,7 +87,7 @@ def evaluate(
         interpolation: how images are resampled, see ``warp``.
         canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
             of the fill's colour.
-        limit: use the first so many images only.
+        limit: use the first so many images only; which these are depends on the order of the data.
         batch_size: at most so many images at once; halved when they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
@@ -125,6 +125,7 @@ def evaluate(
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
+        examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -145,6 +146,8 @@ class _Examination:
     kept: State
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
+    cut_at: int | None = None
+    seen: set[int] = field(default_factory=set)
 
     def unfinished(
         self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
@@ -163,6 +166,7 @@ class _Examination:
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
+            self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
             if piece is not None and piece.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
@@ -190,6 +194,13 @@ class _Examination:
             raise ValueError(
                 "the state belongs to another model or other data; remove it or name another file"
             )
+
+    def _look_at_classes(self, chunk: Chunk) -> None:
+        """Tell whether the images up to a limit are of more than one class, once all were seen."""
+        if self.cut_at is not None and self.classes > 1:
+            self.seen |= set(chunk.labels.unique().tolist())
+            if chunk.start + len(chunk) == self.cut_at:
+                checks.warn_if_one_class(self.seen, self.cut_at)
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from upright.evaluation.batches import Batch, Data, batches, check_alike, is_whole
 
-__all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images"]
+__all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images", "cuts"]
 
 # A state is kept after each chunk: the larger the images, the longer each one takes.
 _IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**24
@@ -60,6 +60,12 @@ def count_images(data: Data, limit: int | None = None) -> int | None:
     elif not isinstance(source, Dataset) or not isinstance(source, Sized):
         return limit  # of samples or of batches, no length says
     return min(len(source), limit) if limit is not None else len(source)
+
+
+def cuts(data: Data, limit: int | None) -> bool:
+    """Whether data have more images than the limit, as far as can be told without reading them."""
+    count = count_images(data)
+    return limit is not None and (count is None or count > limit)
 
 
 def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
