@@ -21,7 +21,7 @@ from torch import Tensor
 
 from upright.pose import Pose, cos_sin_degrees
 
-__all__ = ["Fill", "Interpolation", "check_options", "warp", "warp_all"]
+__all__ = ["Fill", "Interpolation", "check_float_images", "check_options", "warp", "warp_all"]
 
 Fill = Literal["black", "reflection", "border"]
 """What lies outside an image."""
@@ -227,11 +227,7 @@ def _power_of_two(size: int) -> int:
 
 
 def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: int) -> None:
-    if images.ndim != 4 or not images.is_floating_point():
-        raise ValueError(
-            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
-        )
+    check_float_images(images)
     if not pose.shape:
         raise ValueError("a pose without an axis for images; make it with Pose.of, or by pose[:1]")
     if pose.shape[-1] not in (1, len(images)):
@@ -240,6 +236,15 @@ def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: in
             f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
         )
     check_options(fill, interpolation, canvas)
+
+
+def check_float_images(images: Tensor) -> None:
+    """Check the shape and the dtype of images."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise ValueError(
+            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
+        )
 
 
 def check_options(fill: str, interpolation: str, canvas: int) -> None:
