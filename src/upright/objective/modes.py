@@ -47,13 +47,16 @@ def without_synchronisation(model: object) -> Iterator[None]:
     """
     modules = model.modules() if isinstance(model, nn.Module) else []
     wrappers = [module for module in modules if isinstance(module, DistributedDataParallel)]
+    before = [vars(wrapper).get("forward") for wrapper in wrappers]
     try:
         for wrapper in wrappers:
             wrapper.forward = MethodType(_forward, wrapper)  # type: ignore[method-assign]
         yield
     finally:
-        for wrapper in wrappers:
+        for wrapper, forward in zip(wrappers, before, strict=True):
             del wrapper.forward
+            if forward is not None:
+                wrapper.forward = forward  # type: ignore[method-assign]
 
 
 def _forward(wrapper: DistributedDataParallel, *inputs: Any, **options: Any) -> Any:
