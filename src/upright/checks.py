@@ -18,18 +18,25 @@ __all__ = [
     "SuspiciousInput",
     "check_at_least_1",
     "check_images",
+    "check_label_form",
+    "check_label_range",
     "check_labels",
     "check_layout",
     "check_logits",
     "check_numbers",
+    "check_soft_label_classes",
+    "check_soft_label_form",
     "check_top",
     "explain_channels",
     "warn_if_below_a_pixel",
     "warn_if_classes_differ",
+    "warn_if_no_probabilities",
     "warn_if_one_class",
+    "warn_if_out_of_range",
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
+    "warn_that_poses_start_anew",
 ]
 
 Model = Callable[[Tensor], Tensor]
@@ -37,6 +44,7 @@ Model = Callable[[Tensor], Tensor]
 
 
 _HANDFUL = 8
+_NOT_THE_CALLER = ("upright.", "torch.")
 
 
 class SuspiciousInput(UserWarning):
@@ -93,6 +101,11 @@ def check_images(images: Tensor) -> None:
             f"images must be uint8 or float, N x C x H x W, but a batch is {images.dtype} of shape "
             f"{tuple(images.shape)}"
         )
+    warn_if_out_of_range(images)
+
+
+def warn_if_out_of_range(images: Tensor) -> None:
+    """Warn where images were normalised already, or have values up to 255."""
     low, high = images.min().item(), images.max().item()
     if not (low >= -1e-6 and high <= 1 + 1e-6):
         _warn(
@@ -103,17 +116,56 @@ def check_images(images: Tensor) -> None:
 
 def check_labels(labels: Tensor, count: int, classes: int) -> None:
     """Check the labels of a batch of ``count`` images against the number of logits."""
+    check_label_form(labels, count)
+    check_label_range(labels, classes)
+
+
+def check_label_form(labels: Tensor, count: int) -> None:
+    """Check that there is a class number for each of ``count`` images."""
     if labels.shape != (count,):
         raise ValueError(
             f"{count} images need {count} labels in one axis, but have shape {tuple(labels.shape)}"
         )
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise ValueError(f"labels must be class numbers (int64), but are {labels.dtype}")
+
+
+def check_label_range(labels: Tensor, classes: int) -> None:
+    """Check class numbers against the number of logits."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(
             f"labels reach from {low} to {high}, but the model has {classes} outputs: labels must "
             f"lie in 0..{classes - 1}; check that they start at 0 and belong to this model"
+        )
+
+
+def check_soft_label_form(labels: Tensor, count: int) -> None:
+    """Check that there is a row of probabilities for each of ``count`` images."""
+    if labels.ndim != 2 or len(labels) != count or not labels.is_floating_point():
+        raise ValueError(
+            f"{count} images need {count} class numbers, or {count} rows of float probabilities, "
+            f"but the labels are {labels.dtype} of shape {tuple(labels.shape)}; of one-hot rows "
+            "take labels.argmax(1)"
+        )
+
+
+def check_soft_label_classes(labels: Tensor, classes: int) -> None:
+    """Check rows of probabilities against the number of logits."""
+    if labels.shape[1] != classes:
+        raise ValueError(
+            f"soft labels have {labels.shape[1]} classes, but the model has {classes} outputs: "
+            "both must be as many"
+        )
+
+
+def warn_if_no_probabilities(labels: Tensor) -> None:
+    """Warn where soft labels are negative, or do not add up to 1."""
+    rows = labels.detach().float()
+    if not (rows.min() >= 0 and (rows.sum(1) - 1).abs().max() < 1e-3):
+        _warn(
+            "soft labels should be probabilities, but some are negative or do not add up to 1 in a "
+            "row; divide each row by its sum"
         )
 
 
@@ -190,9 +242,14 @@ def warn_if_random(first: Tensor, second: Tensor) -> None:
         )
 
 
+def warn_that_poses_start_anew(reason: str) -> None:
+    """Warn where a loss cannot take up the draws of the state that it is given."""
+    _warn(f"poses do not continue those of the saved run: {reason}")
+
+
 def _warn(message: str) -> None:
-    """Warn at the line that called this package."""
+    """Warn at the line that called this package, be it by a module of torch."""
     level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("upright."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_NOT_THE_CALLER):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, SuspiciousInput, stacklevel=level)

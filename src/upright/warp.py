@@ -30,6 +30,7 @@ __all__ = [
     "Fill",
     "Interpolation",
     "check_fill",
+    "check_float_images",
     "check_options",
     "warp",
     "warp_all",
@@ -272,11 +273,7 @@ def _power_of_two(size: int) -> int:
 
 
 def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> None:
-    if images.ndim != 4 or not images.is_floating_point():
-        raise ValueError(
-            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
-        )
+    check_float_images(images)
     if not pose.shape:
         raise ValueError("a pose without an axis for images; make it with Pose.of, or by pose[:1]")
     if pose.shape[-1] not in (1, len(images)):
@@ -297,6 +294,15 @@ def check_fill(fill: Fill) -> None:
     if fill not in FILLS and not (isinstance(fill, str) and _COLOUR.fullmatch(fill)):
         raise ValueError(
             f"fill {fill!r} is not one of {', '.join(FILLS)}, nor a colour such as '#7f7f7f'"
+        )
+
+
+def check_float_images(images: Tensor) -> None:
+    """Check the shape and the dtype of images."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise ValueError(
+            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
         )
 
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
@@ -59,7 +60,7 @@ class LocNetLoss(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.objective, self.space, self.generator = objective, space, generator
+        self.objective, self.space, self.draws = objective, space, Draws(generator)
         self.interpolation: Interpolation = interpolation
 
     def forward(
@@ -72,10 +73,8 @@ class LocNetLoss(nn.Module):
     ) -> LossTerms:
         """Move each image by a random pose, and compare it with what the network says of it."""
         del labels, search_model
-        if self.generator is None:
-            self.generator = torch.Generator(images.device).manual_seed(0)
         space = self.space.in_pixels(*images.shape[-2:])
-        pose = space.sample(len(images), generator=self.generator)
+        pose = space.sample(len(images), generator=self.draws.next(images.device))
         moved = warp(images, pose, fill=self.objective.fill, interpolation=self.interpolation)
         found = model(moved)
         error = F.mse_loss(found.float(), _fractions(pose, space))
@@ -97,11 +96,13 @@ def make_loss(
     interpolation: Interpolation,
     generator: torch.Generator,
 ) -> RegularizedLoss | LocNetLoss:
-    """Make the loss of any objective."""
+    """Make the loss of any objective, for images and labels that have been checked."""
     parsed = parse_objective(objective)
     if isinstance(parsed, LocNet):
         return LocNetLoss(parsed, space, interpolation=interpolation, generator=generator)
-    return RegularizedLoss(parsed, space, interpolation=interpolation, generator=generator)
+    return RegularizedLoss(
+        parsed, space, interpolation=interpolation, generator=generator, check=False
+    )
 
 
 def located_pose(outputs: Tensor, space: TransformSpace) -> Pose:
