@@ -57,7 +57,7 @@ class TestWhatCannotBeRight:
             (
                 IMAGES.permute(0, 2, 3, 1),
                 LABELS,
-                r"look like N x H x W x C, .* permute\(0, 3, 1, 2\)",
+                r"N x H x W x C, .*permute\(0, 3, 1, 2\)",
             ),
             (IMAGES.numpy(), LABELS, "images must be a tensor, but are ndarray"),
             (IMAGES, LABELS.tolist(), "labels must be a tensor, but are list"),
