@@ -15,7 +15,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
 from upright.attacks import parse_attack
-from upright.checks import check_at_least_1, warn_if_classes_differ
+from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
@@ -27,6 +27,7 @@ from upright.records import append
 from upright.report.saved import Shown, check_beside
 from upright.reproduce import (
     FinishedRun,
+    Guest,
     Settings,
     Subject,
     choose_shown,
@@ -100,8 +101,10 @@ class Evaluate:
     json: _File = None
     """Write the result to this file; accuracies as fractions."""
     record: _File = None
-    """Add a line about a run of `upright train`, the two of stn-plus, or a model of the zoo to this
-    file: what was measured, what the paper reports, and what it takes to measure it again."""
+    """Add a line to this file, of which `upright report` makes tables: what was measured, what it
+    takes to measure it again and, of a run by the paper's recipe, what the paper reports."""
+    name: _Name = None
+    """What tables and page call a model that was not trained here; without, as MODEL is written."""
     save: _Folder = None
     """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
     and confidence at every pose of the grid. Several models go side by side."""
@@ -116,7 +119,7 @@ class Evaluate:
         device = parse_device(self.device)
         attacks = self.attack or ("grid-775",)
         self._check(attacks)
-        run = self._run()
+        run = FinishedRun.of_model(self.model) if self._is_told else None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
@@ -125,6 +128,7 @@ class Evaluate:
                     f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
                     f"the paper's attack would have --fill {model.fill}"
                 )
+            subject = self._subject(run, model)
             model = settings.in_precision(model)
             evaluation = settings.evaluate(
                 model,
@@ -147,33 +151,48 @@ class Evaluate:
             )
             write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
         record = None
-        if run is not None:
+        if subject is not None:
             record = record_of(
-                run, evaluation, data_name=self.data, data=data, settings=settings, device=device
+                subject,
+                evaluation,
+                data_name=self.data,
+                data=data,
+                settings=settings,
+                device=device,
             )
         if self.record is not None and record is not None:
             # A state is one evaluation's, however often it was stopped: it has one record.
             append(self.record, record, once=self.state is not None)
         if self.save is not None and shown is not None:
-            subject = Subject(
-                name=self.model,
+            shown_model = Subject(
+                name=self._title,
                 model=model,
                 data=data,
                 evaluation=evaluation,
                 record=record,
                 device=device,
             )
-            keep(self.save, subject, shown)
+            keep(self.save, shown_model, shown)
         # Last: where nobody listens any more, printing fails, and must not cost the result.
-        title = f"{self.model} on {self.data}: {len(evaluation)} images"
+        title = f"{self._title} on {self.data}: {len(evaluation)} images"
         Console().print(evaluation_table(evaluation, title=title, space=space))
 
-    def _run(self) -> FinishedRun | None:
-        """The run that the model is, where that is to be written down."""
-        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
-        if self.record is None and (self.save is None or not is_run):
+    @property
+    def _is_told(self) -> bool:
+        """Whether somebody is told which model it is."""
+        return any(each is not None for each in (self.record, self.save, self.name))
+
+    @property
+    def _title(self) -> str:
+        return self.name or self.model
+
+    def _subject(self, run: FinishedRun | None, model: Model) -> FinishedRun | Guest | None:
+        """Whom a record is about, where there is to be one."""
+        if not self._is_told:
             return None
-        return FinishedRun.of_model(self.model)
+        if run is not None and self.name is not None:
+            raise ValueError(f"{self.model} is called by its recipe; leave out --name")
+        return run or Guest.of(model, self.model, name=self.name)
 
     def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
         """Where a model knows the names of its classes; those of an .npz file are numbers."""

@@ -98,7 +98,7 @@ def _runtime_point(records: list[Record]) -> RuntimePoint:
     assert natural is not None  # or it would not be comparable
     assert grid is not None
     first = records[0]
-    seconds = {record.seed: record.train_seconds for record in records}
+    seconds = {record.seed: record.train_seconds or 0.0 for record in records}
     family, tries = _family(first.method)
     return RuntimePoint(
         dataset=first.dataset,

@@ -83,7 +83,7 @@ def _how_measured(card: Card, record: Record) -> str:
 
 
 def _training(card: Card) -> str:
-    objective, seconds = parse_objective(card.recipe.objective), card.records[0].train_seconds
+    objective, seconds = parse_objective(card.recipe.objective), card.train_seconds
     fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
     if isinstance(objective, Objective) and objective.penalty is not None:
         fields["λ"] = objective.weight
