@@ -21,6 +21,7 @@ from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
 from upright.cli.table import evaluation_table
 from upright.data import LabelledImages, Split
+from upright.data.registry import can_resize
 from upright.files import write_whole
 from upright.origin import commit
 from upright.records import append
@@ -81,7 +82,8 @@ class Evaluate:
     limit: _Number = None
     """Use the first N images only."""
     resize: _Number = None
-    """Scale images of a folder so that their shorter side has N pixels."""
+    """Scale images of a folder so that their shorter side has N pixels. Without this and the next,
+    images are brought to the size that a run of `upright train` was told."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
@@ -248,13 +250,22 @@ class Evaluate:
         check_beside(self.save, shown)
         return shown
 
+    def _sizes(self) -> tuple[int | None, int | None]:
+        """Of the images: as told, or else as the run was trained, if they come in any size."""
+        told = (self.resize, self.center_crop)
+        if told != (None, None) or not can_resize(self.data) or not Path(self.model).is_dir():
+            return told
+        recipe = RunDirectory.open(Path(self.model)).recipe
+        return recipe.resize, recipe.center_crop
+
     def _settings(self, space: TransformSpace) -> Settings:
+        resize, center_crop = self._sizes()
         return Settings(
             space=space,
             split=self.split,
             limit=self.limit,
-            resize=self.resize,
-            center_crop=self.center_crop,
+            resize=resize,
+            center_crop=center_crop,
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,

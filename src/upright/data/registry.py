@@ -11,7 +11,7 @@ from typing import Literal
 
 from upright.data.images import LabelledImages
 
-__all__ = ["Reader", "Request", "Split", "data_names", "data_set", "load_data"]
+__all__ = ["Reader", "Request", "Split", "can_resize", "data_names", "data_set", "load_data"]
 
 Split = Literal["train", "test"]
 """Which part of a data set."""
@@ -77,6 +77,11 @@ def data_set(usage: str, *, resizes: bool = False) -> Callable[[Reader], Reader]
 def data_names() -> tuple[str, ...]:
     """What `load_data` understands, sorted, such as `glyphs` and `npz:FILE`."""
     return tuple(sorted(entry.usage for entry in _entries.values()))
+
+
+def can_resize(name: str) -> bool:
+    """Whether a data set by name comes in any size, which `resize` and `center_crop` make one."""
+    return _find(name)[0].resizes
 
 
 def load_data(

@@ -23,7 +23,15 @@ __all__ = [
 ]
 
 _VARIED = ("objective", "seed", "precision")
-_LATER = {"decay": 1.0, "decay_every": 1, "interpolation": "bilinear", "optimizer": "sgd"}
+_LATER = {
+    "center_crop": None,
+    "decay": 1.0,
+    "decay_every": 1,
+    "interpolation": "bilinear",
+    "model_digest": "",
+    "optimizer": "sgd",
+    "resize": None,
+}
 """Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from upright.checks import check_at_least_1
-from upright.data import LabelledImages, load_data
+from upright.data import LabelledImages
 from upright.files import alone_in
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
@@ -26,6 +26,7 @@ from upright.records import Origin
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
+from upright.train.network import with_code_digest
 from upright.train.recipe import Recipe
 
 __all__ = ["TrainedRun", "train", "train_together"]
@@ -126,6 +127,7 @@ def train_together(
     place = torch.device(device)
     # First of all: what is edited from now on is not what trains.
     origin = origin_on(place, processes=ranks.size)
+    recipes = {path: with_code_digest(recipe) for path, recipe in recipes.items()}
     data = _shared_data(data, list(recipes.values()))
     digest = _common_digest(data, ranks)
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
@@ -310,12 +312,12 @@ def _hold(held: contextlib.ExitStack, path: Path) -> None:
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
     """The training data that all recipes share."""
-    sources = {(recipe.data, recipe.train_images) for recipe in recipes}
+    sources = {
+        (recipe.data, recipe.train_images, recipe.resize, recipe.center_crop) for recipe in recipes
+    }
     if len(sources) != 1:
         raise ValueError(f"runs side by side need the same data, but ask for {sources}")
-    if data is None:
-        data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
-    return data
+    return recipes[0].load_data() if data is None else data
 
 
 def _common_digest(data: LabelledImages, ranks: Ranks) -> str:
