@@ -202,7 +202,10 @@ def test_only_std_is_shifted(objective: str, shift: int) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"sede": 1, "optimiser": "adam"}, "a recipe has no optimiser, sede; it has batch, center_crop"),
+        (
+            {"sede": 1, "optimiser": "adam"},
+            "a recipe has no optimiser, sede; it has batch, center_crop",
+        ),
         ({"steps": "many"}, "steps is 'many'"),
         ({"seed": "0"}, "seed is '0'"),
         ({"seed": 0.5}, "seed is 0.5"),

@@ -27,6 +27,7 @@ from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
 from upright.train.network import with_code_digest
+from upright.train.pace import Pace
 from upright.train.recipe import Recipe
 
 __all__ = ["TrainedRun", "train", "train_together"]
@@ -195,6 +196,7 @@ class _Run:
     """A run on its way: where it is, and what it writes as it goes."""
 
     log: Log
+    """Of rank 0."""
 
     def __init__(
         self,
@@ -242,6 +244,8 @@ class _Run:
         """Take a step; write the log and a checkpoint when they are due."""
         self._take_step()
         self.step += 1
+        if self.learner.ranks.leads:
+            self.log.passed(self.step)
         logs = self.step % self._log_every == 0 or self.finished
         saves = self.step % self._checkpoint_every == 0
         # To look at the loss is to wait for the device, which costs nothing on a CPU only.
@@ -293,6 +297,7 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
     """Advance all runs step by step, until they are over or told to stop."""
     for run in runs:  # before the first step: nothing may run while a graph is recorded
         run.learner.make_ready()
+    pace = Pace(max(run.recipe.steps - run.step for run in runs), runs[0].learner.device)
     began, stopped = time.perf_counter(), False
     while not stopped and (going := [run for run in runs if not run.over]):
         for run in going:
@@ -303,6 +308,8 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
         for run in going:
             run.seconds += (now - began) / len(going)
         began = now
+        if runs[0].learner.ranks.leads:
+            pace.passed_one()
 
 
 def _hold(held: contextlib.ExitStack, path: Path) -> None:
