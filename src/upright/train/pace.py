@@ -19,7 +19,7 @@ class LongRun(UserWarning):
 
 
 class Pace:
-    """Watches the first of so many steps on a CPU and says, once, if all of them will take hours."""
+    """Watches the first of so many steps on a CPU and says, once, if all will take hours."""
 
     def __init__(
         self,
