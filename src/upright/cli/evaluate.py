@@ -17,7 +17,7 @@ from upright import zoo
 from upright.attacks import parse_attack
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
-from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.options import STDOUT, parse_device, parse_space, writable
 from upright.cli.result import result_as_json
 from upright.cli.table import evaluation_table
 from upright.data import LabelledImages, Split
@@ -101,7 +101,8 @@ class Evaluate:
     state: _File = None
     """Keep what is done in this file: the same command continues where it was stopped."""
     json: _File = None
-    """Write the result to this file; accuracies as fractions."""
+    """Write the result to this file; accuracies as fractions. - is standard output; the table then
+    goes to standard error."""
     record: _File = None
     """Add a line to this file, of which `upright report` makes tables: what was measured, what it
     takes to measure it again and, of a run by the paper's recipe, what the paper reports."""
@@ -147,11 +148,14 @@ class Evaluate:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
         self._warn_of_other_classes(data.classes)
+        text = ""
         if self.json is not None:
             result = result_as_json(
                 evaluation, options=asdict(self), space=space, data=data, device=device
             )
-            write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
+            text = json.dumps(result, indent=1, default=str) + "\n"
+            if self.json != STDOUT:
+                write_whole(self.json, text.encode())
         record = None
         if subject is not None:
             record = record_of(
@@ -177,7 +181,10 @@ class Evaluate:
             keep(self.save, shown_model, shown)
         # Last: where nobody listens any more, printing fails, and must not cost the result.
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
-        Console().print(evaluation_table(evaluation, title=title, space=space))
+        table = evaluation_table(evaluation, title=title, space=space)
+        if self.json == STDOUT:
+            print(text, end="")
+        Console(stderr=self.json == STDOUT).print(table)
 
     @property
     def _is_told(self) -> bool:
