@@ -80,6 +80,7 @@ def test_a_model_of_one_s_own_reaches_tables_and_page(upright):
     (shown,) = json.loads(script)["exhibitions"]
     assert shown["models"][0]["title"] == "mine <b>"
     assert f'id="record-{shown["models"][0]["record"]}"' in page
+    assert f"SHA-256 of its weights: {record.recipe['weights_digest']}" in page
 
 
 def test_a_page_without_records_names_a_command_that_makes_one_of_any_model(upright):
@@ -117,6 +118,20 @@ def test_weights_are_known_by_their_content():
     )
     assert weights_digest(net, "anything") == by_hand.hexdigest()
     assert weights_digest(net.half(), "anything") != by_hand.hexdigest()
+
+
+def test_what_is_no_plain_tensor_counts_by_its_text():
+    class Odd(nn.Module):
+        def __init__(self, extra: str) -> None:
+            super().__init__()
+            self.lazy, self.extra = nn.LazyLinear(3), extra
+            self.register_buffer("sparse", torch.eye(2).to_sparse())
+
+        def get_extra_state(self) -> str:
+            return self.extra
+
+    digests = {weights_digest(Odd(extra), "own.py:odd") for extra in ("a", "a", "b")}
+    assert len(digests) == 2
 
 
 def test_a_model_without_weights_is_known_by_its_file_or_by_its_name_alone(tmp_path):

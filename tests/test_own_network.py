@@ -176,8 +176,10 @@ def test_pictures_of_any_size_are_trained_on_and_evaluated_in_the_run_s_size(
     assert (recipe.resize, recipe.center_crop) == (14, 12)
 
     for options in ((), ("--resize", 12, "--center-crop", 8)):
-        asked = ("--data", f"folder:{photos}", "--attack", "rnd", "--record", "r.jsonl", *options)
-        assert upright("evaluate", "run", *asked)[0] == 0
+        asked = ("--data", f"folder:{photos}", "--attack", "rnd", "--record", "r.jsonl")
+        code, out, _ = upright("evaluate", "run", *asked, "--json", "-", *options)
+        assert code == 0
+        assert json.loads(out)["options"]["resize"] == (options[1] if options else 14)
     as_trained, other = read("r.jsonl").records
     wanted = load_data(f"folder:{photos}", resize=14, center_crop=12)
     assert as_trained.evaluation["resize"] == 14

@@ -122,7 +122,7 @@ class Evaluate:
         device = parse_device(self.device)
         attacks = self.attack or ("grid-775",)
         self._check(attacks)
-        run = FinishedRun.of_model(self.model) if self._is_told else None
+        run = FinishedRun.of_model(self.model) if self._is_kept else None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
@@ -150,8 +150,9 @@ class Evaluate:
         self._warn_of_other_classes(data.classes)
         text = ""
         if self.json is not None:
+            sizes = {"resize": settings.resize, "center_crop": settings.center_crop}
             result = result_as_json(
-                evaluation, options=asdict(self), space=space, data=data, device=device
+                evaluation, options=asdict(self) | sizes, space=space, data=data, device=device
             )
             text = json.dumps(result, indent=1, default=str) + "\n"
             if self.json != STDOUT:
@@ -187,9 +188,9 @@ class Evaluate:
         Console(stderr=self.json == STDOUT).print(table)
 
     @property
-    def _is_told(self) -> bool:
-        """Whether somebody is told which model it is."""
-        return any(each is not None for each in (self.record, self.save, self.name))
+    def _is_kept(self) -> bool:
+        """Whether something is kept that says which model was evaluated."""
+        return self.record is not None or self.save is not None
 
     @property
     def _title(self) -> str:
@@ -197,11 +198,9 @@ class Evaluate:
 
     def _subject(self, run: FinishedRun | None, model: Model) -> FinishedRun | Guest | None:
         """Whom a record is about, where there is to be one."""
-        if not self._is_told:
-            return None
-        if run is not None and self.name is not None:
-            raise ValueError(f"{self.model} is called by its recipe; leave out --name")
-        return run or Guest.of(model, self.model, name=self.name)
+        if run is None and self._is_kept:
+            return Guest.of(model, self.model, name=self.name)
+        return run
 
     def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
         """Where a model knows the names of its classes; those of an .npz file are numbers."""
@@ -221,6 +220,9 @@ class Evaluate:
         """Say what is wrong before the model is loaded."""
         for name in attacks:
             parse_attack(name)
+        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
+        if self.name is not None and is_run:
+            raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):

@@ -91,7 +91,7 @@ class Learner:
             channels=data.images.shape[1],
         ).to(device)
         if is_own_code(recipe.model):
-            check_outputs(self.model, recipe, data)
+            check_outputs(self.model, recipe, data, device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:
             with_global_norms(self.model, ranks)

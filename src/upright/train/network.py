@@ -46,11 +46,13 @@ def build(model: str, *, classes: int, channels: int) -> nn.Module:
     return network
 
 
-def check_outputs(network: nn.Module, recipe: Recipe, data: LabelledImages) -> None:
+def check_outputs(
+    network: nn.Module, recipe: Recipe, data: LabelledImages, device: torch.device
+) -> None:
     """Check, by one image, that a network of the user's own has an output for each class."""
     classes = len(recipe.outputs(data.classes))
     with torch.no_grad():
-        logits = ask(network.eval(), data.images[:1].float() / 255)
+        logits = ask(network.eval(), data.head(1).as_float().to(device))
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "

@@ -120,7 +120,9 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     headings += [Heading(text, number=False) for text in ("commit", "hardware", "finished")]
     rows = [
         (
-            SheetCell(run := f"{record.recipe_hash}-{record.seed}", order=run),
+            SheetCell(
+                run := f"{record.recipe_hash}-{record.seed}", order=run, hint=_weights(record)
+            ),
             SheetCell(record.method, order=record.method),
             SheetCell(record.dataset, order=record.dataset),
             SheetCell(f"{record.images:,}", order=record.images),
@@ -133,6 +135,11 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     ]
     ids = tuple(record_id(record) for record in records)
     return Sheet("records", "Records", tuple(headings), tuple(rows), ids)
+
+
+def _weights(record: Record) -> str:
+    digest = record.recipe.get("weights_digest") if record.is_guest else None
+    return "" if digest is None else f"SHA-256 of its weights: {digest}"
 
 
 def _training(run: MethodRuns) -> tuple[SheetCell, SheetCell]:
