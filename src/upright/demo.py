@@ -21,7 +21,7 @@ from types import TracebackType
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
 from upright.attacks import GridSearch
@@ -64,13 +64,17 @@ class _Lines:
     def __init__(self, jobs: list[_Job], console: Console) -> None:
         self._jobs, self._console = jobs, console
         columns = (
+            SpinnerColumn(finished_text=" "),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=12),
             TextColumn("{task.fields[doing]}", table_column=Column(no_wrap=False)),
         )
         self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
         self._tasks = {
-            job: self._bars.add_task(job.recipe.objective, total=job.recipe.steps, doing="waits")
+            # One more than its steps: the last is the evaluation.
+            job: self._bars.add_task(
+                job.recipe.objective, total=job.recipe.steps + 1, doing="waits"
+            )
             for job in jobs
         }
         self._said = dict.fromkeys(jobs, "waits")
@@ -97,7 +101,7 @@ class _Lines:
     def finish(self, job: _Job, outcome: Outcome) -> None:
         """Show what a network came to."""
         text = f"natural {100 * outcome.natural:.1f} %, grid-775 {100 * outcome.grid:.1f} %"
-        self._show(job, job.recipe.steps, f"{text}, {outcome.seconds:.0f} s")
+        self._show(job, job.recipe.steps + 1, f"{text}, {outcome.seconds:.0f} s")
         del self._said[job]
 
     def _show(self, job: _Job, step: int, doing: str) -> None:
