@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python -m upright.demo
+	$(BIN)/upright demo
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -118,6 +118,15 @@ def untimed(summary: dict) -> dict:
 
 
 class TestEvaluate:
+    def test_a_dash_is_standard_output_and_the_table_goes_elsewhere(self, scene):
+        code, out, err = scene.evaluate("--attack", "wo-2", "--json", "-", "--details")
+        assert code == 0
+        result = json.loads(out)
+        assert result["natural_accuracy"] == 0.75
+        assert len(result["details"]["labels"]) == 20
+        assert "75.00" in err
+        assert not (scene.folder / "-").exists()
+
     def test_json_has_what_evaluate_gives_and_what_it_was_asked(self, scene):
         result = scene.result(
             "--attack",

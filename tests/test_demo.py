@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 
-from upright.demo import METHODS, main
+from upright import demo
+from upright.cli import main as cli_main
+from upright.demo import METHODS, _Job, _Lines, _recipe, _table, main
 from upright.records import read
 from upright.report.figures import Outcome
 from upright.report.saved import read_saved, record_id
@@ -31,11 +35,66 @@ def test_demo_trains_evaluates_and_draws(
     assert [model.method for model in saved.models] == list(METHODS)
 
 
+def written(width: int, *, terminal: bool) -> tuple[Console, io.StringIO]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=terminal, color_system=None)
+    return console, out
+
+
+def made_up_jobs(out: Path) -> list[_Job]:
+    """One that waits, two that train, of which one has half a line in its log, and one trained."""
+    jobs = [_Job(_recipe(method, 1200), out, n, 300) for n, method in enumerate(METHODS)]
+    for job, text in zip(
+        jobs[1:], ("", '{"step": 400}\n{"st', '{"step": 1190}\n{"step": 1200}\n'), strict=True
+    ):
+        job.folder.mkdir(parents=True)
+        (job.folder / "log.jsonl").write_text(text)
+    return jobs
+
+
+def test_each_network_says_how_far_it_is(tmp_path: Path) -> None:
+    jobs = made_up_jobs(tmp_path)
+    assert [job.step() for job in jobs] == [None, 0, 400, 1200]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_a_terminal_has_a_live_line_for_each_network(tmp_path: Path, width: int) -> None:
+    jobs = made_up_jobs(tmp_path)
+    console, out = written(width, terminal=True)
+    with _Lines(jobs, console) as lines:
+        lines.look()
+        lines.finish(jobs[3], Outcome(METHODS[3], 0.97, 0.8, 60.0))
+    last = " ".join(out.getvalue().rpartition("std ")[2].split())
+    assert all(text in last for text in ("waits", "trains", METHODS[1], METHODS[2], METHODS[3]))
+    assert "natural 97.0 %," in last
+    assert "is tipped over" not in last
+
+
+def test_elsewhere_a_line_comes_when_something_changes(tmp_path: Path) -> None:
+    jobs = made_up_jobs(tmp_path)
+    console, out = written(200, terminal=False)
+    with _Lines(jobs, console) as lines:
+        for _ in range(3):
+            lines.look()
+        lines.finish(jobs[3], Outcome(METHODS[3], 0.97, 0.8, 60.0))
+        lines.look()
+    assert [line.strip() for line in out.getvalue().splitlines()] == [
+        "std*: trains",
+        "AT(rob, Wo-10): trains",
+        "KL(rob, Wo-10; λ=1): is tipped over",
+        "KL(rob, Wo-10; λ=1): natural 97.0 %, grid-775 80.0 %, 60 s",
+    ]
+
+
+def test_it_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(demo, "main", asked.append)
+    assert cli_main(["demo"]) == 0
+    assert cli_main(["demo", "--out", "elsewhere"]) == 0
+    assert asked == [Path("runs/demo"), Path("elsewhere")]
+
+
 def test_table_gives_the_part_of_the_error_that_a_method_removes() -> None:
-    from rich.console import Console
-
-    from upright.demo import _table
-
     accuracies = (0.1, 0.5, 0.7, 0.85)
     outcomes = [Outcome(m, 0.99, a, 1.0) for m, a in zip(METHODS, accuracies, strict=True)]
     console = Console(width=200, record=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import upright.models
 from every_network import every_network
+from upright import SuspiciousInput
 from upright.models import build_network, network, network_forms, registry, resnet
 from upright.models.layers import Standardise
 from upright.models.resnet import Block
@@ -237,10 +238,21 @@ def test_a_wrong_name_lists_the_right_ones(name: str) -> None:
     assert all(form in str(caught.value) for form in network_forms())
 
 
-@pytest.mark.parametrize("depth", [0, 2, 6, 9, 33])
-def test_a_depth_that_is_not_6n_plus_2_is_refused(depth: int) -> None:
-    with pytest.raises(ValueError, match=r"6n\+2"):
+@pytest.mark.parametrize(
+    ("depth", "nearest"),
+    [(0, 8), (2, 8), (6, 8), (9, 8), (18, 20), (33, 32), (34, 32), (100, 98), (10**9, 1202)],
+)
+def test_a_depth_that_is_not_6n_plus_2_is_refused(depth: int, nearest: int) -> None:
+    with pytest.raises(ValueError, match=rf"6n\+2 .* not {depth}; write resnet{nearest}, or"):
         build_network(f"resnet{depth}")
+
+
+@pytest.mark.parametrize("depth", [50, 152])
+def test_a_depth_that_imagenet_has_too_says_that_it_is_another_network(depth: int) -> None:
+    with pytest.warns(SuspiciousInput, match=rf"not ImageNet's ResNet-{depth}"):
+        model = build_network(f"resnet{depth}")
+    layers = [each for each in model.modules() if isinstance(each, nn.Conv2d | nn.Linear)]
+    assert len(layers) == depth
 
 
 @pytest.mark.usefixtures("own_registry")

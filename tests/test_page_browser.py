@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -15,7 +18,8 @@ from selenium.webdriver.common.keys import Keys
 import made_up_page as made_up
 from browser import DESKTOP, PHONE, chromium, prefer, set_size
 from upright import Pose, warp
-from upright.report.saved import read_saved
+from upright.report.page import read_contents, write_report
+from upright.report.saved import read_saved, write_saved
 
 
 @pytest.fixture(scope="module")
@@ -335,3 +339,31 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page, saved):
     find(page, "#thumbs button").click()
     press(find(page, "#picture"), Keys.ARROW_RIGHT)
     assert answers_shown(page) == answers_at(saved, 0, dx=2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("height", "width"), [(8, 16), (16, 8)])
+def test_black_around_an_image_that_is_not_square_is_what_the_pose_uncovers(
+    driver, tmp_path, height, width, scheme
+):
+    square = made_up.shown(side=6)
+    white = np.full((7, 3, height, width), 255, np.uint8)
+    shown = replace(square, images=white)
+    write_saved(tmp_path / "saved", shown, made_up.model(shown, "mine"))
+    write_report(read_contents(tmp_path), tmp_path)
+    set_size(driver, DESKTOP)
+    prefer(driver, scheme)
+    driver.get((tmp_path / "index.html").as_uri())
+    driver.execute_script("arguments[0].scrollIntoView()", find(driver, "#stage"))
+    picture, stage = find(driver, "#picture").rect, find(driver, "#stage").rect
+    assert picture["width"] / picture["height"] == pytest.approx(width / height, rel=0.02)
+    with Image.open(io.BytesIO(find(driver, "#stage").screenshot_as_png)) as shot:
+        pixels = np.asarray(shot.convert("L"))
+    # The image as it is uncovers nothing: around it is the page, and a line between the two.
+    assert pixels[:, : int(picture["x"] - stage["x"]) - 2].min() > 10
+    # As far as the pointer moves, so far the picture moves.
+    find(driver, "#snap").click()
+    far = picture["width"] / width
+    ActionChains(driver).drag_and_drop_by_offset(find(driver, "#picture"), far, far).perform()
+    moved = [float(text.split()[0]) for text in all_texts(driver, ".sliders output")[1:]]
+    assert moved == pytest.approx([1, 1], abs=0.5 / far)  # a pointer moves by whole pixels

@@ -31,6 +31,9 @@ OTHERS: dict[str, Any] = {
     "decay_every": 2,
     "optimizer": "adam",
     "interpolation": "bicubic",
+    "resize": 40,
+    "center_crop": 32,
+    "model_digest": "0" * 64,
     "momentum": 0.8,
     "weight_decay": 1e-4,
     "flips": False,
@@ -152,6 +155,7 @@ def test_the_decay_multiplies_the_rate_after_every_so_many_steps() -> None:
 def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     # The hash as it was defined then, of all fields that there were then.
     later = ("decay", "decay_every", "optimizer", "interpolation")
+    later += ("resize", "center_crop", "model_digest")
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
         recipe = Recipe(**changes)
@@ -198,7 +202,10 @@ def test_only_std_is_shifted(objective: str, shift: int) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"sede": 1, "optimiser": "adam"}, "a recipe has no optimiser, sede; it has batch, data"),
+        (
+            {"sede": 1, "optimiser": "adam"},
+            "a recipe has no optimiser, sede; it has batch, center_crop",
+        ),
         ({"steps": "many"}, "steps is 'many'"),
         ({"seed": "0"}, "seed is '0'"),
         ({"seed": 0.5}, "seed is 0.5"),
@@ -238,6 +245,8 @@ def test_a_field_that_is_unknown_or_of_the_wrong_kind_is_named(
         ({"decay": -0.5}, "decay"),
         ({"decay": 0.5, "decay_every": 0}, "decay_every"),
         ({"train_images": 0}, "train_images"),
+        ({"resize": 0}, "resize"),
+        ({"center_crop": -1}, "center_crop"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(values: dict[str, Any], message: str) -> None:

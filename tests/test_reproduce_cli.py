@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from upright.cli import reproduce as command
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
+from upright.reproduce import results as results_module
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.results import Results
 
+ROOT = Path(__file__).parents[1]
 PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
 
 
@@ -148,12 +152,47 @@ def test_only_batch_sizes_of_the_paper_can_be_asked_for(reproduce):
     assert "Nothing is missing" not in out
 
 
+def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
+    reproduce, tmp_path, monkeypatch
+):
+    """As in a wheel, where ``results`` of the checkout lies in the package."""
+    shipped = tmp_path / "package" / "records"
+    shutil.copytree(ROOT / "results", shipped)
+    monkeypatch.setattr(results_module, "SHIPPED", shipped)
+    before = [file.read_bytes() for file in sorted(shipped.iterdir())]
+
+    def counted(*options):
+        _, out, _ = reproduce("--dry-run", *options)
+        (every,) = [line.split() for line in out.splitlines() if line.strip().startswith("all ")]
+        return int(every[2])
+
+    measured = counted()
+    assert measured > 50
+    shutil.copytree(ROOT / "results", "results")  # as in a checkout
+    assert len(Results.usual().read()) == len(Results(shipped).read())
+    assert counted() == measured
+    shutil.rmtree("results")
+    keep_made_up("AT(mix, Wo-10)", dataset="svhn")  # one's own take nothing away
+    assert counted() >= measured
+    assert [file.read_bytes() for file in sorted(shipped.iterdir())] == before
+    # Who names a folder begins anew.
+    assert counted("--results", "elsewhere") == 0
+
+
+def test_a_wheel_has_the_records_where_the_package_looks_for_them():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    place = results_module.SHIPPED.relative_to(ROOT / "src")
+    assert built == {"results": place.as_posix()}
+    assert not results_module.SHIPPED.exists()  # in a checkout, there is no second copy
+    assert Results(ROOT / built.popitem()[0]).read()
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
 def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
     """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
-    root = Path(__file__).parents[1]
-    tables = fill_tables(select(), Results(root / "results").read())
-    text = (root / page).read_text(encoding="utf-8")
+    tables = fill_tables(select(), Results(ROOT / "results").read())
+    text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
         "summary": summary_to_markdown(summarise(tables)),
         "methods": methods_to_markdown(tables),

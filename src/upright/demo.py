@@ -1,6 +1,6 @@
 """The main job in a few minutes on two cores: train four classifiers, tip them over, compare.
 
-    make demo
+    upright demo
 
 Trains ``std``, ``std*``, ``AT(rob, Wo-10)`` and ``KL(rob, Wo-10)`` on ``glyphs`` with a small
 network, measures natural and grid-775 accuracy, prints the paper's table, and writes a page to
@@ -10,16 +10,19 @@ second one.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import shutil
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Column, Table
 
 from upright.attacks import GridSearch
 from upright.records import append
@@ -44,6 +47,68 @@ class _Job:
     @property
     def folder(self) -> Path:
         return self.out / f"run-{self.number}"
+
+    def step(self) -> int | None:
+        """How far its training is, by the log that it writes; None where it has not begun."""
+        try:
+            text = (self.folder / "log.jsonl").read_text()
+        except OSError:
+            return 0 if self.folder.exists() else None
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last may be half written
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+
+
+class _Lines:
+    """What each network is at: a live line in a terminal, elsewhere a line when that changes."""
+
+    def __init__(self, jobs: list[_Job], console: Console) -> None:
+        self._jobs, self._console = jobs, console
+        columns = (
+            SpinnerColumn(finished_text=" "),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[doing]}", table_column=Column(no_wrap=False)),
+        )
+        self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._tasks = {
+            # One more than its steps: the last is the evaluation.
+            job: self._bars.add_task(
+                job.recipe.objective, total=job.recipe.steps + 1, doing="waits"
+            )
+            for job in jobs
+        }
+        self._said = dict.fromkeys(jobs, "waits")
+
+    def __enter__(self) -> _Lines:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def look(self) -> None:
+        """See how far the trainings are."""
+        for job in self._jobs:
+            step = job.step()
+            if step is not None and job in self._said:
+                self._show(job, step, "trains" if step < job.recipe.steps else "is tipped over")
+
+    def finish(self, job: _Job, outcome: Outcome) -> None:
+        """Show what a network came to."""
+        text = f"natural {100 * outcome.natural:.1f} %, grid-775 {100 * outcome.grid:.1f} %"
+        self._show(job, job.recipe.steps + 1, f"{text}, {outcome.seconds:.0f} s")
+        del self._said[job]
+
+    def _show(self, job: _Job, step: int, doing: str) -> None:
+        self._bars.update(self._tasks[job], completed=step, doing=doing)
+        if self._said[job] != doing and not self._console.is_terminal:
+            self._console.print(f"  {job.recipe.objective}: {doing}")
+        self._said[job] = doing
 
 
 def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int = 300) -> None:
@@ -94,27 +159,31 @@ def _recipe(method: str, steps: int) -> Recipe:
 
 def _run(jobs: list[_Job], console: Console) -> dict[str, Outcome]:
     """Train and evaluate, the longest first, two at a time."""
-    outcomes = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
-            waiting = [pool.submit(_train_and_evaluate, job) for job in reversed(jobs)]
-            for done in as_completed(waiting):
-                outcome = done.result()
-                outcomes[outcome.method] = outcome
-                console.print(
-                    f"  {outcome.method}: natural {100 * outcome.natural:.1f} %, "
-                    f"grid-775 {100 * outcome.grid:.1f} %, {outcome.seconds:.0f} s"
-                )
+            waiting = {pool.submit(_train_and_evaluate, job): job for job in reversed(jobs)}
+            with _Lines(jobs, console) as lines:
+                return _watched(waiting, lines)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _watched(waiting: dict[Future[Outcome], _Job], lines: _Lines) -> dict[str, Outcome]:
+    outcomes = {}
+    while waiting:
+        done, _ = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
+        lines.look()
+        for each in done:
+            outcome = outcomes[each.result().method] = each.result()
+            lines.finish(waiting.pop(each), outcome)
     return outcomes
 
 
 def _train_and_evaluate(job: _Job) -> Outcome:
     began = time.perf_counter()
-    run = train(job.recipe, job.folder)
+    run = train(job.recipe, job.folder, log_every=10)
     if not run.finished:
         raise KeyboardInterrupt
     settings = Settings(limit=job.test_images)
@@ -158,7 +227,3 @@ def _table(outcomes: list[Outcome]) -> Table:
         ]
         table.add_row(f"error removed from {base.method}", *reductions)
     return table
-
-
-if __name__ == "__main__":
-    main()

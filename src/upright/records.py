@@ -78,16 +78,19 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One evaluation of one trained network, or of two together."""
+    """One evaluation of one trained network, of two together, or of a model that was brought."""
 
     dataset: str
     """On which it was evaluated; the recipe has the one on which it was trained."""
     method: str
-    """The objective, in the paper's notation."""
+    """The objective, in the paper's notation; of a guest, what it is called."""
     model: str
+    """The network; of a guest, how it was asked for."""
     seed: int
+    """Of the training; of a guest, 0."""
     recipe: dict[str, Any]
-    """Of two networks together: ``locnet`` and ``classifier``, each a recipe, and ``oracle``."""
+    """Of two networks together: ``locnet`` and ``classifier``, each a recipe, and ``oracle``. Of a
+    guest: its ``name``, its ``source`` and the ``weights_digest``."""
     recipe_hash: str
     evaluation: dict[str, Any]
     """What was asked: part of the data, poses, warp, seed of the attacks."""
@@ -96,9 +99,11 @@ class Record:
     images: int
     reported: dict[str, Reported]
     """What the paper has for the same, where it has it."""
-    steps: int
-    train_seconds: float
-    """Wall time, over all resumptions. Runs that trained side by side shared it."""
+    steps: int | None
+    """Of the training; None for a guest alone."""
+    train_seconds: float | None
+    """Wall time, over all resumptions. Runs that trained side by side shared it. None for a guest
+    alone."""
     evaluate_seconds: float
     forward_passes: int
     """Images sent through the network to evaluate it."""
@@ -132,6 +137,9 @@ class Record:
             object.__setattr__(self, name, plain)
         for metric, accuracy in self.measured.items():
             _check_fraction(metric, accuracy)
+        for name in ("steps", "train_seconds"):
+            if getattr(self, name) is None and not self.is_guest:
+                raise ValueError(f"{name} is None, but only of a guest it is unknown")
         if datetime.fromisoformat(self.finished).utcoffset() is None:
             raise ValueError(f"finished has no time zone: {self.finished}")
 
@@ -139,6 +147,11 @@ class Record:
     def of_two(self) -> bool:
         """Whether it is of a LocNet and the classifier behind it, and of neither alone."""
         return "locnet" in self.recipe
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether it is of a model of whose training nothing is known here."""
+        return "source" in self.recipe
 
     @property
     def is_oracle(self) -> bool:

@@ -16,6 +16,7 @@ from tyro.extras import SubcommandApp
 
 from upright import __version__
 from upright.cli import data, zoo
+from upright.cli.demo import demo_command
 from upright.cli.evaluate import Evaluate
 from upright.cli.messages import one_line, one_line_warnings, say
 from upright.cli.oracle import oracle_command
@@ -28,6 +29,7 @@ __all__ = ["main"]
 Command = Callable[..., Any]
 
 _COMMANDS: dict[str, Command | dict[str, Command]] = {
+    "demo": demo_command,
     "evaluate": Evaluate,
     "train": Train,
     "reproduce": Reproduce,

@@ -14,19 +14,21 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import parse_attack
-from upright.checks import check_at_least_1, warn_if_classes_differ
+from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.messages import one_voice, say
-from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.options import STDOUT, parse_device, parse_space, writable
 from upright.cli.result import result_as_json
 from upright.cli.table import class_table, evaluation_table
 from upright.data import LabelledImages, Split
+from upright.data.registry import can_resize
 from upright.files import write_whole
 from upright.origin import commit
 from upright.records import append
 from upright.report.saved import Shown, check_beside
 from upright.reproduce import (
     FinishedRun,
+    Guest,
     Settings,
     Subject,
     choose_shown,
@@ -36,6 +38,7 @@ from upright.reproduce import (
 )
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
+from upright.train import RunDirectory
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
@@ -86,7 +89,8 @@ class Evaluate:
     limit: _Number = None
     """Use the first N images only; which these are depends on the order of the data."""
     resize: _Number = None
-    """Scale images of a folder so that their shorter side has N pixels."""
+    """Scale images of a folder so that their shorter side has N pixels. Without this and the next,
+    images are brought to the size that a run of `upright train` was told."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
@@ -105,10 +109,13 @@ class Evaluate:
     state: _File = None
     """Keep what is done in this file: the same command continues where it was stopped."""
     json: _File = None
-    """Write the result to this file; accuracies as fractions."""
+    """Write the result to this file; accuracies as fractions. - is standard output; the table then
+    goes to standard error."""
     record: _File = None
-    """Add a line about a run of `upright train`, the two of stn-plus, or a model of the zoo to this
-    file: what was measured, what the paper reports, and what it takes to measure it again."""
+    """Add a line to this file, of which `upright report` makes tables: what was measured, what it
+    takes to measure it again and, of a run by the paper's recipe, what the paper reports."""
+    name: _Name = None
+    """What tables and page call a model that was not trained here; without, as MODEL is written."""
     save: _Folder = None
     """Keep what the explorer of `upright report` shows in this folder: some images, and the answer
     and confidence at every pose of the grid. Several models go side by side."""
@@ -123,7 +130,7 @@ class Evaluate:
         device = parse_device(self.device)
         attacks = self.attack or ("grid-775",)
         self._check(attacks)
-        run = self._run()
+        run = FinishedRun.of_model(self.model) if self._is_kept else None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
@@ -134,6 +141,7 @@ class Evaluate:
                     f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
                     f"the paper's attack would have --fill {model.fill}"
                 )
+            subject = self._subject(run, model)
             model = settings.in_precision(model)
             evaluation = settings.evaluate(
                 model,
@@ -149,41 +157,61 @@ class Evaluate:
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
+        text = ""
         if self.json is not None:
+            sizes = {"resize": settings.resize, "center_crop": settings.center_crop}
             result = result_as_json(
-                evaluation, options=asdict(self), space=space, data=data, device=device
+                evaluation, options=asdict(self) | sizes, space=space, data=data, device=device
             )
-            write_whole(self.json, json.dumps(result, indent=1, default=str).encode() + b"\n")
+            text = json.dumps(result, indent=1, default=str) + "\n"
+            if self.json != STDOUT:
+                write_whole(self.json, text.encode())
         record = None
-        if run is not None:
+        if subject is not None:
             record = record_of(
-                run, evaluation, data_name=self.data, data=data, settings=settings, device=device
+                subject,
+                evaluation,
+                data_name=self.data,
+                data=data,
+                settings=settings,
+                device=device,
             )
         if self.record is not None and record is not None:
             # A state is one evaluation's, however often it was stopped: it has one record.
             append(self.record, record, once=self.state is not None)
         if self.save is not None and shown is not None:
-            subject = Subject(
-                name=self.model,
+            shown_model = Subject(
+                name=self._title,
                 model=model,
                 data=data,
                 evaluation=evaluation,
                 record=record,
                 device=device,
             )
-            keep(self.save, subject, shown)
+            keep(self.save, shown_model, shown)
         # Last: where nobody listens any more, printing fails, and must not cost the result.
-        title = f"{self.model} on {self.data}: {len(evaluation)} images"
-        Console().print(evaluation_table(evaluation, title=title, space=space))
+        title = f"{self._title} on {self.data}: {len(evaluation)} images"
+        if self.json == STDOUT:
+            print(text, end="")
+        console = Console(stderr=self.json == STDOUT)
+        console.print(evaluation_table(evaluation, title=title, space=space))
         if self.details:
-            Console().print(class_table(evaluation, data.classes))
+            console.print(class_table(evaluation, data.classes))
 
-    def _run(self) -> FinishedRun | None:
-        """The run that the model is, where that is to be written down."""
-        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
-        if self.record is None and (self.save is None or not is_run):
-            return None
-        return FinishedRun.of_model(self.model)
+    @property
+    def _is_kept(self) -> bool:
+        """Whether something is kept that says which model was evaluated."""
+        return self.record is not None or self.save is not None
+
+    @property
+    def _title(self) -> str:
+        return self.name or self.model
+
+    def _subject(self, run: FinishedRun | None, model: Model) -> FinishedRun | Guest | None:
+        """Whom a record is about, where there is to be one."""
+        if run is None and self._is_kept:
+            return Guest.of(model, self.model, name=self.name)
+        return run
 
     def _check(self, attacks: Sequence[str]) -> None:
         """Say what is wrong before the model is loaded."""
@@ -191,6 +219,9 @@ class Evaluate:
             parse_attack(name)
         check_options(self.fill, self.interpolation, self.canvas)
         check_at_least_1(top=self.top)
+        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
+        if self.name is not None and is_run:
+            raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):
@@ -231,13 +262,22 @@ class Evaluate:
         check_beside(self.save, shown)
         return shown
 
+    def _sizes(self) -> tuple[int | None, int | None]:
+        """Of the images: as told, or else as the run was trained, if they come in any size."""
+        told = (self.resize, self.center_crop)
+        if told != (None, None) or not can_resize(self.data) or not Path(self.model).is_dir():
+            return told
+        recipe = RunDirectory.open(Path(self.model)).recipe
+        return recipe.resize, recipe.center_crop
+
     def _settings(self, space: TransformSpace) -> Settings:
+        resize, center_crop = self._sizes()
         return Settings(
             space=space,
             split=self.split,
             limit=self.limit,
-            resize=self.resize,
-            center_crop=self.center_crop,
+            resize=resize,
+            center_crop=center_crop,
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,

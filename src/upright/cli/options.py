@@ -11,8 +11,17 @@ from upright.checks import warn_if_below_a_pixel
 from upright.files import plain_name
 from upright.space import TransformSpace
 
-__all__ = ["folder_name", "parse_device", "parse_seeds", "parse_space", "writable"]
+__all__ = [
+    "STDOUT",
+    "folder_name",
+    "parse_device",
+    "parse_seeds",
+    "parse_space",
+    "writable",
+]
 
+STDOUT = Path("-")
+"""The name of a file that is no file, but what the command prints."""
 
 _MOST_SEEDS = 10_000
 
@@ -73,7 +82,7 @@ def folder_name(objective: str, seed: int) -> str:
 
 def writable(path: Path | None) -> None:
     """Check that a file can be written before hours are spent on what is to go into it."""
-    if path is None:
+    if path in (None, STDOUT):
         return
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file")

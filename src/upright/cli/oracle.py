@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from upright.records import append
 from upright.reproduce import FinishedRun, Settings, record_of
 from upright.reproduce.settings import Precision
 from upright.sources import load_locator, load_model
+from upright.train import RunDirectory
 
 __all__ = ["oracle_command"]
 
@@ -56,7 +58,13 @@ def oracle_command(
     writable(record)
     locator = load_locator(locnet).to(place)
     runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
-    settings = Settings(space=space, limit=limit, fill=locator.fill, precision=precision)
+    settings = replace(
+        Settings.of_run(RunDirectory.open(locnet).recipe),
+        space=space,
+        limit=limit,
+        fill=locator.fill,
+        precision=precision,
+    )
     model = Oracle(locator, load_model(classifier, device=place)).eval()
     images = settings.load(data)
     evaluation = settings.evaluate(

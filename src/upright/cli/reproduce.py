@@ -63,8 +63,9 @@ class Reproduce:
     both."""
     dry_run: bool = False
     """Show what is there, what is missing and how long that would take; run nothing."""
-    results: _Dir = Path("results")
-    """The records: read from here, and added to here."""
+    results: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
+    """The records: read from here, and added to here. Without it, that is the folder results, and
+    what the project measured, which comes with the package, is read, too."""
     runs: _Dir = Path("runs/reproduce")
     """The runs: checkpoints and states, from which the same command continues."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
@@ -97,7 +98,7 @@ class Reproduce:
         commit()  # what is edited from now on is not what runs
         self._check()
         layouts = self._layouts()
-        results = Results(self.results)
+        results = Results.usual() if self.results is None else Results(self.results)
         records = results.read()
         console = Console()
         failed = False

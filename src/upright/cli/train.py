@@ -11,7 +11,6 @@ from tyro.conf import Positional, arg
 
 from upright.cli.messages import one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
-from upright.data import load_data
 from upright.objective import parse_objective
 from upright.train import Recipe, Speed, published, train_together
 from upright.warp import Interpolation
@@ -37,8 +36,11 @@ class Train:
     out: Annotated[Path, arg(metavar="DIR")]
     """The run's folder: recipe, log and checkpoints."""
     model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
-    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5; convnet;
-    gresnet44, or gresnet44-pool; stn18, etn18 or stn-affine18, with 10, 18 or 34 layers."""
+    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5: networks for
+    small images, of which resnet50 is one, and not ImageNet's; convnet; gresnet44, or
+    gresnet44-pool; stn18, etn18 or stn-affine18, with 10, 18 or 34 layers. Or your own, as
+    FILE.py:FACTORY or package.module:FACTORY: a class or a function that gives an nn.Module for
+    images in [0, 1], called with classes= and channels= where it has such parameters."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""
@@ -62,6 +64,10 @@ class Train:
     of the options for that. Other networks keep theirs, by default the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
+    resize: _Number = None
+    """Scale images of a folder so that their shorter side has N pixels."""
+    center_crop: _Number = None
+    """Cut out the central N x N pixels of images of a folder, after resizing."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the network."""
     seed: int = 0
@@ -90,7 +96,7 @@ class Train:
         with one_voice(device) as ranks:
             recipes, data = self._recipes(), None
             if self.published:
-                data = load_data(self.data, split="train", limit=self.train_images)
+                data = next(iter(recipes.values())).load_data()
                 recipes = {path: published(each, len(data)) for path, each in recipes.items()}
             runs = train_together(
                 recipes,
@@ -130,6 +136,8 @@ class Train:
             objective=str(parse_objective(objective, weight=self.weight)),
             data=self.data,
             train_images=self.train_images,
+            resize=self.resize,
+            center_crop=self.center_crop,
             model=self.model,
             space=parse_space(self.max_translation, self.max_rotation),
             steps=self.steps,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
@@ -19,6 +18,9 @@ from upright.reproduce import add_to_zoo
 from upright.zoo.text import measured_percent, paper_percent
 
 __all__ = ["add", "list_models", "show"]
+
+_NAME_WIDTH = 25
+"""Of most names, so that what follows stands in one column."""
 
 
 def list_models() -> None:
@@ -32,17 +34,10 @@ def list_models() -> None:
     if not cards:
         print("No model is in this installation; `upright zoo add` makes one from a run.")
         return
-    metrics = list(dict.fromkeys(metric for card in cards for metric in card.measured))
-    table = Table(caption="accuracies in percent; in brackets the paper's, with standard error")
-    for heading in ("zoo:", "trained by"):  # whole, to be copied
-        table.add_column(heading, no_wrap=True, overflow="fold")
-    for heading in (*metrics, "images"):
-        table.add_column(heading, justify="right")
+    width = Console().width
     for card in cards:
-        images = max(record.images for record in card.records)
-        cells = [_cell(card, metric) for metric in metrics]
-        table.add_row(*map(Text, (card.name, card.recipe.objective, *cells, f"{images:,}")))
-    Console().print(table)
+        print("\n".join(map(printable, _lines(card, width))))
+    Console().print("\nAccuracies in percent; in brackets the paper's, with standard error.")
 
 
 def show(name: Annotated[str, Positional, arg(metavar="NAME")], /) -> None:
@@ -97,9 +92,28 @@ def add(
     print(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
 
 
-def _cell(card: zoo.Card, metric: str) -> str:
-    if metric not in card.measured:
-        return "-"
+def _lines(card: zoo.Card, width: int) -> list[str]:
+    """A model in as few lines as fit: what is to be copied, and every number, stays whole."""
+    images = max(record.images for record in card.records)
+    recipe = f"{card.recipe.objective}, {card.recipe.model}"
+    numbers = [_number(card, metric) for metric in card.measured]
+    head = _flow([f"zoo:{card.name}".ljust(_NAME_WIDTH), recipe], width)
+    return [line.rstrip() for line in (*head, *_flow(["", *numbers, f"{images:,} images"], width))]
+
+
+def _flow(parts: Sequence[str], width: int) -> list[str]:
+    """Set parts beside each other while there is room, and on new lines, indented, after that."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}  {part}"
+        if len(longer) <= width or not lines[-1].strip():
+            lines[-1] = longer
+        else:
+            lines.append(f"  {part}")
+    return lines
+
+
+def _number(card: zoo.Card, metric: str) -> str:
     record = card.measured[metric]
     paper = paper_percent(record, metric)
-    return measured_percent(record, metric) + (f" ({paper})" if paper else "")
+    return f"{metric} {measured_percent(record, metric)}" + (f" ({paper})" if paper else "")

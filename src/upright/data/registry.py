@@ -12,7 +12,16 @@ from typing import Literal
 from upright.checks import warn_if_one_class
 from upright.data.images import LabelledImages
 
-__all__ = ["Reader", "Request", "Split", "data_names", "data_set", "has_parts", "load_data"]
+__all__ = [
+    "Reader",
+    "Request",
+    "Split",
+    "can_resize",
+    "data_names",
+    "data_set",
+    "has_parts",
+    "load_data",
+]
 
 Split = Literal["train", "test"]
 """Which part of a data set."""
@@ -88,6 +97,11 @@ def has_parts(name: str) -> bool:
     """Whether train and test are different images of the data set that `load_data` reads so."""
     entry, location = _find(name)
     return entry.has_parts(location)
+
+
+def can_resize(name: str) -> bool:
+    """Whether a data set by name comes in any size, which `resize` and `center_crop` make one."""
+    return _find(name)[0].resizes
 
 
 def load_data(

@@ -50,7 +50,11 @@ def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Modu
     for known in _NETWORKS:
         if match := known.pattern.fullmatch(name):
             return known.build(*match.groups(), classes=classes, channels=channels)
-    raise ValueError(f"no network is called {name!r}; the names are {', '.join(network_forms())}")
+    forms = ", ".join(network_forms())
+    raise ValueError(
+        f"no network is called {name!r}; the names are {forms}, and to train your own, "
+        "FILE.py:FACTORY"
+    )
 
 
 def network_forms() -> list[str]:

@@ -10,16 +10,22 @@ variances in its batch norms what TensorFlow does by default, and not PyTorch's 
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.checks import SuspiciousInput
 from upright.models.layers import Standardise, batch_norm
 from upright.models.registry import network
 
 __all__ = ["SLOPE", "Block", "ResNet", "resnet"]
 
 SLOPE = 0.1
+
+_DEPTHS = range(8, 1203, 6)
+_OF_IMAGENET = (50, 152)
+"""Depths of both families, whose networks are not the same; its others are not 6n+2."""
 
 
 class ResNet(nn.Module):
@@ -108,16 +114,30 @@ def resnet(
     channels: int = 3,
 ) -> ResNet:
     """Build the ResNet of some depth, 6n+2, and width factor; epsilon is that of its norms."""
-    if not 8 <= int(depth) <= 1202 or (int(depth) - 2) % 6:
-        raise ValueError(f"a resnet has 6n+2 layers (8, 14, 20, ..., 1202), not {depth}")
+    layers = int(depth)
+    if layers not in _DEPTHS:
+        nearest = min(_DEPTHS, key=lambda other: abs(other - layers))
+        raise ValueError(
+            f"a resnet for small images has 6n+2 layers (8, 14, 20, ..., 1202), not {depth}; write "
+            f"resnet{nearest}, or bring a network of your own as FILE.py:FACTORY"
+        )
     if not 1 / 16 <= float(width or 1) <= 64:
         raise ValueError(f"a resnet can be 1/16 to 64 times as wide as the paper's, not {width}")
     if not 0 < float(epsilon or 1e-5) <= 1:
         raise ValueError(f"a norm adds up to 1 to a variance, and more than 0, not {epsilon}")
-    return ResNet(
-        depth=int(depth),
+    network = ResNet(
+        depth=layers,
         width=float(width or 1),
         classes=classes,
         channels=channels,
         epsilon=float(epsilon or 1e-5),
     )
+    if layers in _OF_IMAGENET:
+        weights = sum(weight.numel() for weight in network.parameters())
+        warnings.warn(
+            f"resnet{depth} is the network of 6n+2 layers for small images, with {weights:,} "
+            f"weights, and not ImageNet's ResNet-{depth}, which comes as FILE.py:FACTORY",
+            SuspiciousInput,
+            stacklevel=3,
+        )
+    return network

@@ -2,7 +2,8 @@
 
 The setting of a record is all of its recipe and of its evaluation but the objective, the seed and
 the precision. A shorter schedule, other poses or rounded weights are another setting: not another
-point of the same curve. A record of two networks together is of another kind, and in no figure.
+point of the same curve. A record of two networks together, or of a model that was not trained here,
+is of another kind, and in no figure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ __all__ = [
 ]
 
 _VARIED = ("objective", "seed", "precision")
-_LATER = {"decay": 1.0, "decay_every": 1, "interpolation": "bilinear", "optimizer": "sgd"}
+_LATER = {
+    "center_crop": None,
+    "decay": 1.0,
+    "decay_every": 1,
+    "interpolation": "bilinear",
+    "model_digest": "",
+    "optimizer": "sgd",
+    "resize": None,
+}
 """Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
 
 
@@ -33,7 +42,8 @@ def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
     any.
     """
     shown = [record for record in records if {"nat", "grid-775"} <= record.measured.keys()]
-    return _most_alike((record for record in shown if not record.of_two), _setting)
+    runs = (record for record in shown if not (record.of_two or record.is_guest))
+    return _most_alike(runs, _setting)
 
 
 def comparable_times(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -60,6 +70,8 @@ def setting_in_words(record: Record) -> str:
 
 def whole_recipe(record: Record) -> dict[str, Any]:
     """Give the recipe with the fields that the first records do not have."""
+    if record.is_guest:
+        return record.recipe
     return in_each_recipe(record.recipe, lambda recipe: _LATER | recipe)
 
 

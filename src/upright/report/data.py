@@ -98,13 +98,14 @@ def _runtime_point(records: list[Record]) -> RuntimePoint:
     assert natural is not None  # or it would not be comparable
     assert grid is not None
     first = records[0]
-    seconds = {record.seed: record.train_seconds for record in records}
+    times = {record.seed: record.train_seconds for record in records}
+    seconds = [each for each in times.values() if each is not None]
     family, tries = _family(first.method)
     return RuntimePoint(
         dataset=first.dataset,
         method=first.method,
         setting=setting_in_words(first),
-        hours=statistics.fmean(seconds.values()) / 3600,
+        hours=statistics.fmean(seconds) / 3600,
         hardware=first.trained_on,
         natural=natural,
         grid=grid,

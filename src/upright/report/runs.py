@@ -1,4 +1,7 @@
-"""Runs that differ by their seed alone, taken together: one recipe, evaluated in one way."""
+"""Runs that differ by their seed alone, taken together: one recipe, evaluated in one way.
+
+A model that was not trained here is a method by itself.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ class MethodRuns:
     method: str
     model: str
     """The network."""
-    steps: int
+    steps: int | None
+    """None, as the time, where nothing is known of the training."""
     measured: dict[str, Estimate]
     """Accuracies by metric."""
-    train_seconds: float
+    train_seconds: float | None
     """The mean over the seeds."""
     hardware: str
     records: tuple[Record, ...]
@@ -66,6 +70,7 @@ def _grid(run: MethodRuns) -> float:
 
 def _together(records: list[Record]) -> MethodRuns:
     first = records[0]
+    seconds = [record.train_seconds for record in records if record.train_seconds is not None]
     estimates = {metric: estimate(records, metric) for metric in first.measured}
     return MethodRuns(
         dataset=first.dataset,
@@ -73,7 +78,7 @@ def _together(records: list[Record]) -> MethodRuns:
         model=first.model,
         steps=first.steps,
         measured={metric: found for metric, found in estimates.items() if found is not None},
-        train_seconds=statistics.fmean(record.train_seconds for record in records),
+        train_seconds=statistics.fmean(seconds) if seconds else None,
         hardware=first.trained_on,
         records=tuple(records),
     )

@@ -68,7 +68,7 @@ class SavedModel:
     name: str
     """As it was asked for on the command line."""
     method: str | None
-    """The objective, for a run of `upright train`."""
+    """The objective, for a run of `upright train`; for another model, what it is called."""
     seed: int | None
     attack: str
     """The grid, by its name."""

@@ -2,6 +2,7 @@
 
 from upright.reproduce.cluster import RayEngine, ray_engine
 from upright.reproduce.engine import Engine, Failure, LocalEngine, room_on
+from upright.reproduce.guest import Guest
 from upright.reproduce.keep import Subject, choose_shown, grid_among, keep
 from upright.reproduce.layout import LAYOUTS, Layout, table_names
 from upright.reproduce.pack import add_to_zoo
@@ -17,6 +18,7 @@ __all__ = [
     "Engine",
     "Failure",
     "FinishedRun",
+    "Guest",
     "Layout",
     "LocalEngine",
     "Pair",

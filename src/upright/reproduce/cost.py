@@ -138,8 +138,9 @@ def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[str, int], float]:
     """By method and batch, the median of all records."""
     found: dict[tuple[str, int], list[float]] = {}
     for record in records:
-        kind = (_but_for_weight(record.method), int(record.recipe["batch"]))
-        found.setdefault(kind, []).append(record.train_seconds / record.steps)
+        if record.steps and record.train_seconds is not None:
+            kind = (_but_for_weight(record.method), int(record.recipe["batch"]))
+            found.setdefault(kind, []).append(record.train_seconds / record.steps)
     return {kind: statistics.median(seconds) for kind, seconds in found.items()}
 
 

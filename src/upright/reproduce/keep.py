@@ -42,7 +42,7 @@ class Subject:
     evaluation: Evaluation
     """With a grid among its attacks."""
     record: Record | None = None
-    """Of the evaluation, where the model is a run."""
+    """Of the evaluation, whether it is kept or not."""
     device: torch.device | str = "cpu"
 
 
@@ -110,7 +110,7 @@ def _saved(subject: Subject, shown: Shown) -> SavedModel:
     return SavedModel(
         name=subject.name,
         method=None if record is None else record.method,
-        seed=None if record is None else record.seed,
+        seed=None if record is None or record.is_guest else record.seed,
         attack=attack,
         measured=_measured(evaluation),
         record=None if record is None else record_id(record),

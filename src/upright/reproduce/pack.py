@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from upright.data import load_data
 from upright.reproduce.record import FinishedRun
 from upright.reproduce.work import Precision, Task, measure_network
 from upright.train import RunDirectory, load_network
+from upright.train.network import is_own_code
 from upright.zoo import Card, Entry, entry_name, pack, unpack
 
 __all__ = ["add_to_zoo"]
@@ -49,7 +49,12 @@ def add_to_zoo(
     recipe = run.recipe
     if recipe.is_locnet:
         raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
-    if load_data(recipe.data, split="test", limit=recipe.train_images).digest() == run.data_digest:
+    if is_own_code(recipe.model):
+        raise ValueError(
+            f"{path} trained {recipe.model}, and the zoo has networks of this package only: what "
+            "others get must not run code"
+        )
+    if recipe.load_data("test").digest() == run.data_digest:
         raise ValueError(
             f"{recipe.data} has no test images apart from those that {path} was trained on; train "
             "on data with a split, such as an .npz file with train_images and test_images"
@@ -66,7 +71,7 @@ def add_to_zoo(
         device=device,
         progress=progress,
     )
-    _, *size = load_data(recipe.data, split="test", limit=1).images.shape[1:]
+    _, *size = recipe.load_data("test", limit=1).images.shape[1:]
     card = Card(
         name=entry.name,
         classes=run.classes,

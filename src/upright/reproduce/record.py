@@ -1,11 +1,12 @@
-"""From a run and its evaluation to a record."""
+"""From a run, or any other model, and its evaluation to a record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +19,7 @@ from upright.data.store import identify
 from upright.evaluation import Evaluation
 from upright.origin import origin_on
 from upright.records import Origin, Record, Reported
+from upright.reproduce.guest import Guest
 from upright.reproduce.pair import Pair, attack_fill, changed, runs_of
 from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
 from upright.reproduce.reported import reported
@@ -49,18 +51,12 @@ class FinishedRun:
         """The run that a model of the zoo was."""
         first = card.records[0]
         return FinishedRun(
-            card.recipe, first.train_seconds, first.beside, first.trained_by, packed=True
+            card.recipe, card.train_seconds, first.beside, first.trained_by, packed=True
         )
 
     @staticmethod
     def open(path: Path) -> FinishedRun:
         """Look into a run's folder; a run that was stopped is not what its recipe says."""
-        if not path.is_dir():
-            raise ValueError(
-                "only a run of `upright train`, two as stn-plus:LOCNET,CLASSIFIER, or a model of "
-                f"the zoo can be recorded, and {path} is no folder; check the name, or write other "
-                "models to --json FILE"
-            )
         recipe, last = _finished(path)
         return FinishedRun(recipe, last.seconds, last.beside, last.trained_by)
 
@@ -85,13 +81,37 @@ class FinishedRun:
         )
 
     @staticmethod
-    def of_model(name: str) -> FinishedRun:
-        """The run, or the two runs, that a model by name is."""
+    def of_model(name: str) -> FinishedRun | None:
+        """The run, or the two runs, that a model by name is; None for a model from elsewhere."""
         if name.startswith("zoo:"):
             return FinishedRun.of_card(zoo.card(name.removeprefix("zoo:")))
         if match := STN_PLUS.fullmatch(name):
             return FinishedRun.of_pair(Path(match[1]), Path(match[2]), oracle=False)
-        return FinishedRun.open(Path(name))
+        return FinishedRun.open(Path(name)) if Path(name).is_dir() else None
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether it is two runs that read the attack's own pose."""
+        return isinstance(self.recipe, Pair) and self.recipe.oracle
+
+    def as_in_the_paper(self, asked: dict[str, Any], *, data: Container[str | None]) -> bool:
+        """Whether it was trained on these data, and is evaluated as the paper does it."""
+        trained_on_it = all(each.data in data for each in runs_of(self.recipe))
+        return trained_on_it and evaluated_as_in_the_paper(asked, attack_fill(self.recipe))
+
+    def told(self) -> dict[str, Any]:
+        """Give the fields of a record that tell what was evaluated."""
+        return {
+            "method": self.recipe.objective,
+            "model": self.recipe.model,
+            "seed": self.recipe.seed,
+            "recipe": self.recipe.as_json(),
+            "recipe_hash": self.recipe.hash,
+            "steps": self.recipe.steps,
+            "train_seconds": self.seconds,
+            "beside": self.beside,
+            "trained_by": self.trained_by,
+        }
 
 
 def _finished(path: Path) -> tuple[Recipe, Checkpoint]:
@@ -107,7 +127,7 @@ def _finished(path: Path) -> tuple[Recipe, Checkpoint]:
 
 
 def record_of(
-    run: FinishedRun,
+    subject: FinishedRun | Guest,
     evaluation: Evaluation,
     *,
     data_name: str,
@@ -118,36 +138,29 @@ def record_of(
     """Give the record of an evaluation that has just been done.
 
     Args:
-        run: the run that was evaluated, or the two.
+        subject: the run that was evaluated, or the two, or another model.
         evaluation: what was measured.
         data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
         data: the images that were evaluated.
         settings: what the evaluation was asked but for the attacks.
         device: where it was evaluated.
     """
-    recipe, origin = run.recipe, origin_on(device)
-    assert evaluation.oracle == (isinstance(recipe, Pair) and recipe.oracle)
-    asked = settings.as_json()
+    origin, asked = origin_on(device), settings.as_json()
     identity = identify(settings.split, _raw(data))
     known = None if identity is None else identity.name
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
     measured |= {name: result.accuracy for name, result in results.items()}
-    trained_on_it = all(each.data in (known, data_name) for each in runs_of(recipe))
-    comparable = trained_on_it and evaluated_as_in_the_paper(asked, attack_fill(recipe))
+    run = subject if isinstance(subject, FinishedRun) else None
+    assert evaluation.oracle == (run is not None and run.is_oracle)
+    comparable = run is not None and run.as_in_the_paper(asked, data={known, data_name})
     return Record(
+        **subject.told(),
         dataset=known or data_name,
-        method=recipe.objective,
-        model=recipe.model,
-        seed=recipe.seed,
-        recipe=recipe.as_json(),
-        recipe_hash=recipe.hash,
-        evaluation=asked | ({"weights": "bfloat16"} if run.packed else {}),
+        evaluation=asked | ({"weights": "bfloat16"} if run and run.packed else {}),
         measured=measured,
         images=len(evaluation),
-        reported=_reported(known, recipe, measured) if known and comparable else {},
-        steps=recipe.steps,
-        train_seconds=run.seconds,
+        reported=_reported(known, run.recipe, measured) if known and run and comparable else {},
         evaluate_seconds=evaluation.seconds,
         forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
         data_digest=digests_of(data, settings.split),
@@ -155,8 +168,6 @@ def record_of(
         versions=origin.versions,
         hardware=origin.hardware,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        beside=run.beside,
-        trained_by=run.trained_by,
         data_variant=None if identity is None else str(identity),
         data_content=_content(identity, settings.split, results),
     )

@@ -13,7 +13,10 @@ from upright.reproduce.engine import Engine, Failure
 from upright.reproduce.missing import undone
 from upright.reproduce.work import Task
 
-__all__ = ["DamagedRecord", "Results", "make_missing"]
+__all__ = ["SHIPPED", "DamagedRecord", "Results", "make_missing"]
+
+SHIPPED = Path(__file__).parent / "records"
+"""The project's own records, in an installed package; in a checkout they are in ``results``."""
 
 
 class DamagedRecord(UserWarning):
@@ -25,18 +28,34 @@ class Results:
     """A folder with a file of records for each data set."""
 
     folder: Path
+    beside: Path | None = None
+    """Another folder that is read, too, and never written to."""
+
+    @staticmethod
+    def usual() -> Results:
+        """The folder ``results`` here, beside what comes with the package."""
+        return Results(Path("results"), SHIPPED)
 
     def read(self) -> tuple[Record, ...]:
-        """All records of all files; a folder that is not there has none."""
-        found = read_folder(self.folder)
-        for damage in found.damaged:
-            warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=2)
-        return found.records
+        """All records of all files; a folder that is not there has none.
+
+        What lies in both folders, as where the package is its own checkout, is given once.
+        """
+        own, others = _read(self.folder), () if self.beside is None else _read(self.beside)
+        known = {(record.key, record.finished) for record in own}
+        return (*own, *(each for each in others if (each.key, each.finished) not in known))
 
     def add(self, record: Record) -> bool:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
         return append(self.folder / f"{name}.jsonl", record, once=True)
+
+
+def _read(folder: Path) -> tuple[Record, ...]:
+    found = read_folder(folder)
+    for damage in found.damaged:
+        warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=3)
+    return found.records
 
 
 def make_missing(

@@ -13,6 +13,7 @@ from upright.evaluation import Evaluation, evaluate
 from upright.models import in_half_precision
 from upright.sources.stn_plus import each_network
 from upright.space import PAPER, TransformSpace
+from upright.train import Recipe
 from upright.warp import Fill, Interpolation
 
 __all__ = ["LATER", "Precision", "Settings"]
@@ -42,6 +43,11 @@ class Settings:
     seed: int | None = None
     top: int = 1
     include_identity: bool = False
+
+    @staticmethod
+    def of_run(recipe: Recipe) -> Settings:
+        """The paper's settings, with images of the size that a run was trained on."""
+        return Settings(resize=recipe.resize, center_crop=recipe.center_crop)
 
     def as_json(self) -> dict[str, Any]:
         """Give them as records hold them."""

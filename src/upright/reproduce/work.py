@@ -170,7 +170,12 @@ def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
     parsed = {name: parse_attack(name) for name in task.attacks}
     listed = tuple(name for name in parsed if isinstance(parsed[name], CandidateSearch))
     climbing = tuple(name for name in parsed if name not in listed)
-    asked = Settings(limit=task.test_images, precision=precision, fill=attack_fill(task.recipe))
+    asked = replace(
+        Settings.of_run(runs_of(task.recipe)[-1]),
+        limit=task.test_images,
+        precision=precision,
+        fill=attack_fill(task.recipe),
+    )
     parts = (Part(listed, asked), Part(climbing, replace(asked, precision="float32")))
     return tuple(part for part in parts if part.attacks) or parts[:1]
 
@@ -190,8 +195,9 @@ def measure_network(
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
     that was stopped is continued.
     """
-    data = Settings(limit=task.test_images).load(task.recipe.data)
-    for part in parts_of(task, precision):
+    parts = parts_of(task, precision)
+    data = parts[0].settings.load(task.recipe.data)
+    for part in parts:
         settings = part.settings
         evaluation = settings.evaluate(
             settings.in_precision(network),

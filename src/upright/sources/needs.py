@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from upright.factories import need_file
+
 __all__ = ["need_file", "need_library"]
-
-
-def need_file(name: str) -> Path:
-    """Give the path of a file that exists."""
-    path = Path(name).expanduser()
-    if not path.is_file():
-        raise ValueError(f"{name}: no such file; give the path of the model's file")
-    return path
 
 
 def need_library(library: str, *, extra: str, wanted: str) -> Any:

@@ -3,6 +3,7 @@
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.loop import TrainedRun, train, train_together
+from upright.train.pace import LongRun
 from upright.train.published import published
 from upright.train.recipe import Recipe
 
@@ -10,6 +11,7 @@ __all__ = [
     "PLAIN",
     "Checkpoint",
     "DamagedCheckpoint",
+    "LongRun",
     "Recipe",
     "RunDirectory",
     "SlowPath",

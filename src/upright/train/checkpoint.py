@@ -16,7 +16,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,10 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from upright.checks import SuspiciousInput
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
+from upright.train.network import build, code_digest
 from upright.train.recipe import Recipe
 from upright.train.weights import build_with
 
@@ -93,6 +95,11 @@ class RunDirectory:
         """Begin a run, or with ``resume`` continue the one that is there, if it is the same."""
         if (path / "run.json").exists():
             run = RunDirectory.open(path)
+            if replace(run.recipe, model_digest=recipe.model_digest) == recipe != run.recipe:
+                raise ValueError(
+                    f"{path} was begun with other code than {recipe.model} has now; bring the old "
+                    "file back, or choose another folder"
+                )
             if differences := run.recipe.differences(recipe):
                 raise ValueError(
                     f"{path} belongs to another recipe ({'; '.join(differences)}); "
@@ -243,6 +250,11 @@ def load_network(path: Path) -> nn.Module:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
     name, classes = run.recipe.model, len(run.classes)
     try:
-        return build_with(checkpoint.tensors, name, classes=classes, channels=run.channels)
+        if run.recipe.model_digest != code_digest(name):
+            message = f"the code of {name} has changed since {path} was trained with it"
+            warnings.warn(message, SuspiciousInput, stacklevel=2)
+        return build_with(
+            checkpoint.tensors, name, classes=classes, channels=run.channels, build=build
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -18,7 +18,6 @@ from upright.models import (
     FusedResNet,
     FusedTraining,
     ResNet,
-    build_network,
     can_fuse,
     has_triton,
 )
@@ -27,6 +26,7 @@ from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augmented_rows
 from upright.train.global_norm import with_global_norms
+from upright.train.network import build, check_outputs, is_own_code
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
@@ -85,11 +85,13 @@ class Learner:
         if speed.graph:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
         torch.manual_seed(seed_for(recipe.seed, "weights", 0))
-        self.model = build_network(
+        self.model = build(
             recipe.model,
             classes=len(recipe.outputs(data.classes)),
             channels=data.images.shape[1],
         ).to(device)
+        if is_own_code(recipe.model):
+            check_outputs(self.model, recipe, data, device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:
             with_global_norms(self.model, ranks)

@@ -5,35 +5,70 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from upright.files import write_whole
+from upright.train.pace import in_words
 from upright.train.recipe import Recipe
 
-__all__ = ["Log"]
+__all__ = ["Log", "training_bar"]
+
+_MOVED_SECONDS = 0.5
+
+
+class _Left(ProgressColumn):
+    """The time left, which is never cut short."""
+
+    max_refresh = 0.5
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True))
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        return Text("" if left is None else f"{in_words(left)} left")
+
+
+class _Words(ProgressColumn):
+    """What comes last, and is cut where the terminal is narrow."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
+def training_bar(console: Console, *, show: bool) -> Progress:
+    """Make a bar of steps: how many are done, the time left, and the last line of the log."""
+    steps = TextColumn("step {task.completed:,}/{task.total:,}")
+    columns = (steps, BarColumn(bar_width=16), _Left(), _Words())
+    return Progress(*columns, console=console, disable=not show)
 
 
 class Log:
-    """Writes a line at the end of each log interval."""
+    """Writes a line at the end of each log interval, and moves the bar between them."""
 
     def __init__(
-        self, path: Path, start: int, recipe: Recipe, *, bar: bool, tensorboard: bool
+        self,
+        path: Path,
+        start: int,
+        recipe: Recipe,
+        *,
+        bar: bool,
+        tensorboard: bool,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._path, self._batch = path / "log.jsonl", recipe.batch
-        self._last, self._began = start, time.perf_counter()
+        self._path, self._batch, self._clock = path / "log.jsonl", recipe.batch, clock
+        self._last, self._began = start, clock()
+        self._moved = self._began
         _drop_lines_after(self._path, start)
         self._events = _events(path / "tensorboard", start) if tensorboard else None
-        columns = (
-            TextColumn("step {task.completed}/{task.total}"),
-            BarColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=not bar)
+        self._bar = training_bar(Console(stderr=True), show=bar)
         self._task = self._bar.add_task("", total=recipe.steps, completed=start)
 
     def __enter__(self) -> Log:
@@ -45,9 +80,15 @@ class Log:
         if self._events is not None:
             self._events.close()
 
+    def passed(self, step: int) -> None:
+        """Move the bar, a few times a second; nothing is asked of the device for it."""
+        if (now := self._clock()) - self._moved >= _MOVED_SECONDS:
+            self._moved = now
+            self._bar.update(self._task, completed=step)
+
     def write(self, step: int, means: dict[str, float], learning_rate: float) -> None:
         """Write the means since the last line, ``step`` steps into the run."""
-        seconds = time.perf_counter() - self._began
+        seconds = self._clock() - self._began
         line = {
             "step": step,
             **means,
@@ -59,7 +100,7 @@ class Log:
             for name, value in line.items():
                 self._events.add_scalar(name, value, step)
         self._bar.update(self._task, completed=step, description=_in_words(line))
-        self._last, self._began = step, time.perf_counter()
+        self._last, self._began = step, self._clock()
 
 
 def _in_words(line: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from upright.checks import check_at_least_1
-from upright.data import LabelledImages, load_data
+from upright.data import LabelledImages
 from upright.files import alone_in
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
@@ -26,6 +26,8 @@ from upright.records import Origin
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log
+from upright.train.network import with_code_digest
+from upright.train.pace import Pace
 from upright.train.recipe import Recipe
 
 __all__ = ["TrainedRun", "train", "train_together"]
@@ -126,6 +128,7 @@ def train_together(
     place = torch.device(device)
     # First of all: what is edited from now on is not what trains.
     origin = origin_on(place, processes=ranks.size)
+    recipes = {path: with_code_digest(recipe) for path, recipe in recipes.items()}
     data = _shared_data(data, list(recipes.values()))
     digest = _common_digest(data, ranks)
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
@@ -193,6 +196,7 @@ class _Run:
     """A run on its way: where it is, and what it writes as it goes."""
 
     log: Log
+    """Of rank 0."""
 
     def __init__(
         self,
@@ -240,6 +244,8 @@ class _Run:
         """Take a step; write the log and a checkpoint when they are due."""
         self._take_step()
         self.step += 1
+        if self.learner.ranks.leads:
+            self.log.passed(self.step)
         logs = self.step % self._log_every == 0 or self.finished
         saves = self.step % self._checkpoint_every == 0
         # To look at the loss is to wait for the device, which costs nothing on a CPU only.
@@ -291,6 +297,7 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
     """Advance all runs step by step, until they are over or told to stop."""
     for run in runs:  # before the first step: nothing may run while a graph is recorded
         run.learner.make_ready()
+    pace = Pace(max(run.recipe.steps - run.step for run in runs), runs[0].learner.device)
     began, stopped = time.perf_counter(), False
     while not stopped and (going := [run for run in runs if not run.over]):
         for run in going:
@@ -301,6 +308,8 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
         for run in going:
             run.seconds += (now - began) / len(going)
         began = now
+        if runs[0].learner.ranks.leads:
+            pace.passed_one()
 
 
 def _hold(held: contextlib.ExitStack, path: Path) -> None:
@@ -310,12 +319,12 @@ def _hold(held: contextlib.ExitStack, path: Path) -> None:
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
     """The training data that all recipes share."""
-    sources = {(recipe.data, recipe.train_images) for recipe in recipes}
+    sources = {
+        (recipe.data, recipe.train_images, recipe.resize, recipe.center_crop) for recipe in recipes
+    }
     if len(sources) != 1:
         raise ValueError(f"runs side by side need the same data, but ask for {sources}")
-    if data is None:
-        data = load_data(recipes[0].data, split="train", limit=recipes[0].train_images)
-    return data
+    return recipes[0].load_data() if data is None else data
 
 
 def _common_digest(data: LabelledImages, ranks: Ranks) -> str:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from upright.data import LabelledImages, Split, load_data
 from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, TransformSpace
 from upright.warp import Interpolation
@@ -16,7 +17,15 @@ from upright.warp import Interpolation
 __all__ = ["Recipe"]
 
 # Fields that came after the first records: at its default such a field leaves a hash as it was.
-_LATER = ("decay", "decay_every", "optimizer", "interpolation")
+_LATER = (
+    "center_crop",
+    "decay",
+    "decay_every",
+    "interpolation",
+    "model_digest",
+    "optimizer",
+    "resize",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +42,15 @@ class Recipe:
     """A data set by name, see ``load_data``."""
     train_images: int | None = None
     """Use the first so many training images only."""
+    resize: int | None = None
+    """Shorter side in pixels to which images of a folder are scaled."""
+    center_crop: int | None = None
+    """Side in pixels of the central square that is cut out of them then."""
     model: str = "resnet32"
-    """A network by name, see ``build_network``."""
+    """A network by name, see ``build_network``; or code of one's own, as ``FILE.py:FACTORY`` or
+    ``package.module:FACTORY``."""
+    model_digest: str = ""
+    """SHA-256 of the file of one's own network; ``train`` notes it."""
     space: TransformSpace = PAPER
     """The poses that the objective's attack searches."""
     interpolation: Interpolation = "bilinear"
@@ -92,6 +108,16 @@ class Recipe:
     def is_locnet(self) -> bool:
         """Whether it trains a network that finds poses, and no classes."""
         return isinstance(parse_objective(self.objective), LocNet)
+
+    def load_data(self, split: Split = "train", *, limit: int | None = None) -> LabelledImages:
+        """Load a part of its data, in the size and, unless told, the number that it trains on."""
+        return load_data(
+            self.data,
+            split=split,
+            limit=self.train_images if limit is None else limit,
+            resize=self.resize,
+            center_crop=self.center_crop,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Give all fields in a form that JSON holds and ``from_json`` reads."""
@@ -162,6 +188,8 @@ def _is_a(kind: Any, value: object) -> bool:
 
 _LEAST = {
     "train_images": 1,
+    "resize": 1,
+    "center_crop": 1,
     "steps": 1,
     "batch": 1,
     "learning_rate": 0,

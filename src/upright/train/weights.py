@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -34,11 +36,22 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
-def build_with(tensors: dict[str, Tensor], name: str, *, classes: int, channels: int) -> nn.Module:
-    """Build a network by name with these weights, in evaluation mode."""
+def build_with(
+    tensors: dict[str, Tensor],
+    name: str,
+    *,
+    classes: int,
+    channels: int,
+    build: Callable[..., nn.Module] = build_network,
+) -> nn.Module:
+    """Build a network with these weights, in evaluation mode.
+
+    By its name among those of this package, unless told how to build: who reads files of strangers
+    must not run code that they name.
+    """
     # Or a few bytes beside the weights could ask for a network that fills all memory.
     if all(classes not in tensor.shape for tensor in tensors.values()):
         raise ValueError(f"no weights are for its {classes} classes")
-    model = build_network(name, classes=classes, channels=channels)
+    model = build(name, classes=classes, channels=channels)
     load_weights(model, tensors)
     return model.eval()

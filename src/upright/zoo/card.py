@@ -51,6 +51,13 @@ class Card:
         return Recipe.from_json(self.records[0].recipe)
 
     @property
+    def train_seconds(self) -> float:
+        """Wall time, over all resumptions; runs that trained side by side shared it."""
+        seconds = self.records[0].train_seconds
+        assert seconds is not None  # or it would not be a card
+        return seconds
+
+    @property
     def measured(self) -> dict[str, Record]:
         """The record that holds each accuracy, by ``nat`` and the names of attacks."""
         found: dict[str, Record] = {}
@@ -118,6 +125,8 @@ def _check(card: Card) -> None:
 
 def _check_told(record: Record) -> None:
     """Check what the text tells of a record, beyond what every record has to hold."""
+    if record.train_seconds is None:
+        raise ValueError("nothing is known of its training")
     float(record.train_seconds)  # an integer of JSON may be too large for that
     asked = record.evaluation
     TransformSpace(**asked["space"])

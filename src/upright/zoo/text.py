@@ -83,8 +83,11 @@ def _how_measured(card: Card, record: Record) -> str:
 
 
 def _training(card: Card) -> str:
-    objective, seconds = parse_objective(card.recipe.objective), card.records[0].train_seconds
+    objective, seconds = parse_objective(card.recipe.objective), card.train_seconds
     fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
+    for name in ("resize", "center_crop", "model_digest"):  # of which most recipes say nothing
+        if not fields[name]:
+            del fields[name]
     if isinstance(objective, Objective) and objective.penalty is not None:
         fields["λ"] = objective.weight
     fields["wall time"] = f"{seconds:,.0f} s, shared with runs that trained beside it, if any"

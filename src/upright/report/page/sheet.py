@@ -80,7 +80,7 @@ def paper_sheet(table: Table) -> Sheet:
 def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     """Lay out all that was measured, a line for each method on each data set."""
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.measured))
-    unit, hours = time_unit(max(run.train_seconds for run in runs) / 3600)
+    unit, hours = time_unit(max(run.train_seconds or 0.0 for run in runs) / 3600)
     headings = (
         Heading("method", number=False),
         *(Heading(f"{'natural' if metric == 'nat' else metric} %") for metric in metrics),
@@ -105,8 +105,7 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
             _time(run, hours),
             SheetCell(run.dataset, order=run.dataset),
             SheetCell(run.model, order=run.model),
-            SheetCell(f"{run.steps:,}", order=run.steps),
-            SheetCell(str(len(run.records)), order=len(run.records)),
+            *_training(run),
         )
         for run in runs
     ]
@@ -121,7 +120,9 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     headings += [Heading(text, number=False) for text in ("commit", "hardware", "finished")]
     rows = [
         (
-            SheetCell(run := f"{record.recipe_hash}-{record.seed}", order=run),
+            SheetCell(
+                run := f"{record.recipe_hash}-{record.seed}", order=run, hint=_weights(record)
+            ),
             SheetCell(record.method, order=record.method),
             SheetCell(record.dataset, order=record.dataset),
             SheetCell(f"{record.images:,}", order=record.images),
@@ -136,7 +137,22 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
     return Sheet("records", "Records", tuple(headings), tuple(rows), ids)
 
 
+def _weights(record: Record) -> str:
+    digest = record.recipe.get("weights_digest") if record.is_guest else None
+    return "" if digest is None else f"SHA-256 of its weights: {digest}"
+
+
+def _training(run: MethodRuns) -> tuple[SheetCell, SheetCell]:
+    """Steps and seeds, where something is known of them."""
+    if run.steps is None:
+        return SheetCell(""), SheetCell("")
+    seeds = len(run.records)
+    return SheetCell(f"{run.steps:,}", order=run.steps), SheetCell(str(seeds), order=seeds)
+
+
 def _time(run: MethodRuns, unit_hours: float) -> SheetCell:
+    if run.train_seconds is None:
+        return SheetCell("", hint="not trained here")
     text = f"{run.train_seconds / 3600 / unit_hours:.1f}"
     return SheetCell(text, order=run.train_seconds, hint=f"on {run.hardware}")
 

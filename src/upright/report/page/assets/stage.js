@@ -1,6 +1,6 @@
 // The stage: the picture that is dragged, the dial that turns it, sliders and keys.
 
-// Radius of the dial; the picture is 152 wide and high.
+// Radius of the dial; the longer side of the picture is 152.
 const DIAL = 95;
 
 function makeStage(explorer) {
@@ -41,6 +41,8 @@ function makeStage(explorer) {
   // Fit the controls to the grid of the images.
   function fit() {
     drawDial(explorer.set, knob);
+    const [, height, width] = explorer.set.shape;
+    picture.style.setProperty("--aspect", width / height);
     for (const [name, slider] of Object.entries(sliders)) {
       const axis = explorer.set[name];
       const steps = explorer.snaps() ? axis.length - 1 : 200;

@@ -1,0 +1,158 @@
+"""Python code by name: ``FILE.py:FACTORY`` and ``package.module:FACTORY``.
+
+What is found under the name runs with all that the user may do: a name must come from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+__all__ = ["FILE", "MODULE", "Factory", "find_factory", "from_file", "from_module", "need_file"]
+
+FILE = re.compile(r"(.+\.py)(?::(\w*))?")
+MODULE = re.compile(r"([\w.]+):(\w*)")
+
+
+@dataclass(frozen=True)
+class Factory:
+    """What was found under a name: a function or class to call, or an object that is there."""
+
+    name: str
+    value: object
+    file: str | None
+    """That defines it; None where it is not Python code."""
+
+    def make(self, **offered: object) -> object:
+        """Call it with those of the arguments that it has parameters for.
+
+        An ``nn.Module``, or what cannot be called, is given as it is.
+        """
+        if isinstance(self.value, nn.Module) or not callable(self.value):
+            return self.value
+        parameters = _parameters(self.value)
+        given = {name: value for name, value in offered.items() if name in parameters}
+        if required := [
+            name for name, needed in parameters.items() if needed and name not in given
+        ]:
+            raise ValueError(
+                f"{self.name} asks for arguments ({', '.join(required)}), but is called with "
+                f"{', '.join(given) or 'none'}; write a function that takes no others and returns "
+                "the model"
+            )
+        try:
+            return self.value(**given)
+        except (Exception, SystemExit) as error:
+            raise _blame(self.name, error, self.file) from error
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that defines it; not of what that imports."""
+        return "" if self.file is None else hashlib.sha256(Path(self.file).read_bytes()).hexdigest()
+
+
+def find_factory(name: str) -> Factory | None:
+    """Find what a name stands for; None for a name of another kind."""
+    if match := FILE.fullmatch(name):
+        return from_file(match[1], match[2] or "")
+    if match := MODULE.fullmatch(name):
+        return from_module(match[1], match[2])
+    return None
+
+
+def from_file(file: str, factory: str) -> Factory:
+    """Run a Python file, and look into it."""
+    path = need_file(file).resolve()
+    _look_in(path.parent)
+    # Not the file's own name: a file called random.py must not replace the module of that name.
+    spec = importlib.util.spec_from_file_location(f"_model_in_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
+        raise _blame(file, error, str(path)) from error
+    return _factory(file, module, factory)
+
+
+def from_module(name: str, factory: str) -> Factory:
+    """Import a module, also from the current folder, and look into it."""
+    _look_in(Path.cwd())
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise ValueError(
+                f"no module is called {error.name!r}; install it, or change to the folder it is in"
+            ) from error
+        raise _blame(name, error, None) from error
+    return _factory(name, module, factory)
+
+
+def need_file(name: str) -> Path:
+    """Give the path of a file that exists."""
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ValueError(f"{name}: no such file; give the path of the model's file")
+    return path
+
+
+def _look_in(folder: Path) -> None:
+    """Let models import what lies beside them, for good: they may do so when they are called."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _factory(place: str, module: ModuleType, factory: str) -> Factory:
+    if not hasattr(module, factory):
+        candidates = ", ".join(f"{place}:{name}" for name in _candidates(module))
+        wrong = f"{place} has no {factory!r}" if factory else f"{place} needs a factory"
+        raise ValueError(f"{wrong}; choose from {candidates or 'what you add: it has none'}")
+    return Factory(f"{place}:{factory}", getattr(module, factory), module.__file__)
+
+
+def _parameters(factory: object) -> dict[str, bool]:
+    """The names of a callable's parameters, and whether it cannot be called without them."""
+    assert callable(factory)
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # some callables written in C do not tell
+        return {}
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        each.name: each.default is each.empty for each in parameters if each.kind not in variable
+    }
+
+
+def _candidates(module: ModuleType) -> list[str]:
+    """The public names that the module itself defines and that could be called."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (isinstance(value, nn.Module) or getattr(value, "__module__", "") == module.__name__)
+        and callable(value)
+    ]
+
+
+def _blame(name: str, error: BaseException, file: str | None) -> ValueError:
+    """Say in one line what the user's code raised and, if it is in their file, in which line."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+    ]
+    where = f" (line {frames[-1].lineno})" if frames else ""
+    text = " ".join(str(error).split())
+    return ValueError(f"{name} raised {type(error).__name__}: {text}{where}")

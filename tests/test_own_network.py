@@ -1,0 +1,209 @@
+"""``upright train --model FILE.py:FACTORY``, and images of a folder in any size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from tiny_runs import Call, colours, command_beside_colours, newest, save_as_npz
+from upright import SuspiciousInput
+from upright.data import load_data
+from upright.records import read
+from upright.reproduce.record import digests_of
+from upright.train import Recipe, load_network, train, train_together
+from upright.train.network import build
+from upright.zoo import unpack
+
+CODE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, *, classes=3, channels=3):
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(channels, 4, 3), nn.Linear(4, classes)
+
+    def forward(self, images):
+        return {"logits": self.linear(self.conv(images).relu().mean((2, 3)))}
+
+def make():
+    return Net()
+
+def of_ten(classes, width=2):
+    return Net(classes=10)
+
+def needy(depth):
+    return Net()
+
+def function():
+    return lambda images: images
+
+net = Net()
+"""
+OPTIONS = ("--data", "npz:colours.npz", "--steps", 4, "--batch", 8, "--device", "cpu")
+
+
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    call = command_beside_colours(tmp_path, monkeypatch, capsys)
+    Path("own.py").write_text(CODE)
+    return call
+
+
+@pytest.mark.parametrize("model", ["own.py:make", "own.py:Net", "mine.nets:Net"])
+def test_a_network_of_one_s_own_is_trained_evaluated_and_recorded(
+    upright: Call, model: str
+) -> None:
+    Path("mine").mkdir()
+    Path("mine/nets.py").write_text(CODE)
+    code, _, err = upright("train", "KL(rob, Wo-2)", *OPTIONS, "--model", model, "--out", "run")
+    assert (code, err) == (0, "")
+    recipe = json.loads(Path("run/run.json").read_text())["recipe"]
+    assert (recipe["model"], recipe["model_digest"]) == (
+        model,
+        hashlib.sha256(CODE.encode()).hexdigest(),
+    )
+    save_as_npz(colours(30), Path("others.npz"))
+    asked = ("--data", "npz:others.npz", "--attack", "rnd", "--record", "r.jsonl")
+    code, _, err = upright("evaluate", "run", *asked)
+    assert (code, err) == (0, "")
+    (record,) = read("r.jsonl").records
+    assert (record.method, record.model, record.steps) == ("KL(rob, Wo-2)", model, 4)
+
+
+def test_its_first_weights_are_those_of_the_seed(upright: Call) -> None:
+    common = (*OPTIONS, "--model", "own.py:make", "--learning-rate", 0)
+    assert upright("train", "std", *common, "--seeds", "0-1", "--out", "both")[0] == 0
+    assert upright("train", "std", *common, "--seed", 1, "--out", "one")[0] == 0
+    assert newest(Path("both/std-seed-1")) == newest(Path("one"))
+    first, second = (
+        torch.cat([w.flatten() for w in load_network(Path(f"both/std-seed-{s}")).parameters()])
+        for s in (0, 1)
+    )
+    assert not torch.equal(first, second)
+
+
+def test_a_run_goes_on_with_the_same_code_only_and_is_evaluated_with_a_warning(
+    upright: Call,
+) -> None:
+    command = ("train", "std", *OPTIONS, "--model", "own.py:make", "--out", "run", "--resume")
+    assert upright(*command)[0] == 0
+    assert upright(*command)[0] == 0
+    Path("own.py").write_text(CODE + "# changed\n")
+    code, _, err = upright(*command)
+    assert code == 2
+    assert err == (
+        "upright: error: run was begun with other code than own.py:make has now; bring the old "
+        "file back, or choose another folder\n"
+    )
+    with pytest.warns(SuspiciousInput, match="has changed since run was trained with it"):
+        load_network(Path("run"))
+    Path("own.py").unlink()
+    code, _, err = upright("evaluate", "run", "--data", "npz:colours.npz")
+    assert code == 2
+    assert err.startswith("upright: error: run: own.py: no such file")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("own.py:net", "own.py:net is a network that is made already; name its class"),
+        ("own.py:of_ten", "own.py:of_ten gives 10 outputs, but 3 are to be trained"),
+        ("own.py:needy", "own.py:needy asks for arguments (depth), but is called with none"),
+        ("own.py:function", "own.py:function gives a function, which has no weights to train"),
+        ("own.py", "own.py needs a factory; choose from own.py:Net, own.py:make"),
+        ("nowhere.py:make", "nowhere.py: no such file"),
+        ("no.such:make", "no module is called 'no'"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_a_folder_is_made(
+    upright: Call, model: str, message: str
+) -> None:
+    code, _, err = upright("train", "std", *OPTIONS, "--model", model, "--out", "run")
+    assert code == 2
+    assert err.startswith(f"upright: error: {message}")
+    assert err.count("\n") == 1
+    assert not Path("run").exists()
+
+
+def test_a_recipe_that_knows_its_code_runs_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(CODE)
+    recipe = Recipe(objective="std", data="glyphs", model=f"{file}:make", model_digest="0" * 64)
+    with pytest.raises(ValueError, match="is not that of the recipe"):
+        train(recipe, tmp_path / "run")
+
+
+def test_the_zoo_runs_no_code_that_a_file_names(upright: Call) -> None:
+    assert upright("train", "std", *OPTIONS, "--model", "own.py:make", "--out", "run")[0] == 0
+    code, _, err = upright("zoo", "add", "run", "--into", "zoo")
+    assert code == 2
+    assert "the zoo has networks of this package only" in err
+    weights = newest(Path("run"))
+    Path("own.py").write_text("raise SystemExit('was run')")
+    with pytest.raises(ValueError, match=r"no network is called 'own\.py:make'"):
+        unpack(weights, "own.py:make", classes=3, channels=3)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Pictures of two classes, no two of one size."""
+    for number, (name, colour) in enumerate([("blue", (0, 0, 255)), ("red", (255, 0, 0))] * 4):
+        file = tmp_path / "photos" / name / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20 + 3 * number, 16 + number), colour).save(file)
+    return tmp_path / "photos"
+
+
+def test_pictures_of_any_size_are_trained_on_and_evaluated_in_the_run_s_size(
+    upright: Call, photos: Path
+) -> None:
+    run = ("--model", "convnet0.25", "--steps", 3, "--batch", 4, "--device", "cpu", "--out", "run")
+    code, _, err = upright("train", "std*", "--data", f"folder:{photos}", *run)
+    assert code == 2
+    assert "--resize and --center-crop on the command line" in err
+    size = ("--resize", 14, "--center-crop", 12)
+    code, _, err = upright("train", "std*", "--data", f"folder:{photos}", *run, *size)
+    assert (code, err) == (0, "")
+    recipe = Recipe.from_json(json.loads(Path("run/run.json").read_text())["recipe"])
+    assert (recipe.resize, recipe.center_crop) == (14, 12)
+
+    for options in ((), ("--resize", 12, "--center-crop", 8)):
+        asked = ("--data", f"folder:{photos}", "--attack", "rnd", "--record", "r.jsonl")
+        code, out, _ = upright("evaluate", "run", *asked, "--json", "-", *options)
+        assert code == 0
+        assert json.loads(out)["options"]["resize"] == (options[1] if options else 14)
+    as_trained, other = read("r.jsonl").records
+    wanted = load_data(f"folder:{photos}", resize=14, center_crop=12)
+    assert as_trained.evaluation["resize"] == 14
+    assert as_trained.data_digest == digests_of(wanted, "test")
+    assert (other.evaluation["resize"], other.evaluation["center_crop"]) == (12, 8)
+    # Data that have a size of their own keep it.
+    save_as_npz(wanted, Path("two.npz"))
+    assert upright("evaluate", "run", "--data", "npz:two.npz", "--attack", "rnd")[0] == 0
+
+
+def test_runs_side_by_side_have_images_of_one_size(tmp_path: Path, photos: Path) -> None:
+    recipes = {
+        tmp_path / str(side): Recipe(objective="std", data=f"folder:{photos}", center_crop=side)
+        for side in (8, 12)
+    }
+    with pytest.raises(ValueError, match="runs side by side need the same data"):
+        train_together(recipes)
+
+
+def test_a_factory_gets_what_it_has_parameters_for(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(CODE)
+    network = build(f"{tmp_path / 'nets.py'}:Net", classes=7, channels=2)
+    assert isinstance(network, nn.Module)
+    answer = network(torch.rand(1, 2, 8, 8))["logits"]
+    assert isinstance(answer, Tensor)
+    assert answer.shape == (1, 7)
