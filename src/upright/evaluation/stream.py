@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["Chunk", "Data", "chunks", "count_images"]
+__all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images"]
 
 Data = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any] | Iterable[tuple[Tensor, Tensor]]
 """A pair of tensors, a Dataset, a DataLoader, or any iterable of batches of images and labels."""
@@ -49,7 +49,7 @@ def chunks(data: Data, limit: int | None = None) -> Iterator[Chunk]:
             )
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
-        size = _chunk_size(images)
+        size = chunk_size(images)
         while len(images) >= size:
             yield _chunk(start, images[:size], labels[:size])
             start, images, labels = start + size, images[size:], labels[size:]
@@ -70,7 +70,8 @@ def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
     return Chunk(start, images.float() / 255 if images.dtype == torch.uint8 else images, labels)
 
 
-def _chunk_size(images: Tensor) -> int:
+def chunk_size(images: Tensor) -> int:
+    """Give how many images of this size are a chunk."""
     bytes_per_image = 4 * max(1, images[0].numel())
     return max(1, min(_IMAGES_AT_MOST, _BYTES_AT_MOST // bytes_per_image))
 
@@ -104,7 +105,7 @@ def _batches(data: Any) -> Iterator[tuple[Tensor, Tensor]]:
             raise ValueError(
                 f"{len(images)} images, but {len(labels)} labels: they must be as many"
             )
-        size = _chunk_size(images) if len(images) else 1
+        size = chunk_size(images) if len(images) else 1
         yield from zip(images.split(size), labels.split(size), strict=True)
         return
     loader = data
