@@ -47,6 +47,8 @@ class Normalised(nn.Module):
                 f"are {[*mean]} and {[*std]}"
             )
         self.network = network
+        # It has no mode of its own: around a network in evaluation mode nothing is in training.
+        self.training = isinstance(network, nn.Module) and network.training
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -141,7 +141,7 @@ def _ranks(trainer: Trainer) -> Ranks:
     return Ranks(trainer.global_rank, trainer.world_size)
 
 
-def _validation_data(trainer: Trainer, ranks: Ranks) -> Iterable[tuple[Tensor, Tensor]]:
+def _validation_data(trainer: Trainer, ranks: Ranks) -> Iterator[tuple[Tensor, Tensor]]:
     """Give the batches that Lightning validates on now, those of all ranks."""
     fits = trainer.state.fn == "fit"
     loop = trainer.fit_loop.epoch_loop.val_loop if fits else trainer.validate_loop
@@ -152,6 +152,9 @@ def _validation_data(trainer: Trainer, ranks: Ranks) -> Iterable[tuple[Tensor, T
             f"there are {len(loaders)} validation loaders: say with data= what to measure the "
             "worst case on"
         )
-    batches = loop._max_batches[0] * ranks.size
-    whole = without_shares(loaders[0], ranks)
-    return itertools.islice(whole, None if math.isinf(batches) else int(batches))
+    return _first(without_shares(loaders[0], ranks), loop._max_batches[0] * ranks.size)
+
+
+def _first(loader: DataLoader[Any], count: float) -> Iterator[tuple[Tensor, Tensor]]:
+    # A generator: what a loader draws, it draws when it is asked for the first batch.
+    yield from itertools.islice(loader, None if math.isinf(count) else int(count))

@@ -66,10 +66,10 @@ class Measurement:
             device: where to compute, see ``evaluate``.
             ranks: the processes that share the images, all of which give the same data.
         """
-        if self.mean is not None and self.std is not None:
-            model = normalised = Normalised(model, self.mean, self.std)
-            data = ((normalised.undo(part.images), part.labels) for part in chunks(data))
         with without_a_trace(module):
+            if self.mean is not None and self.std is not None:
+                model = normalised = Normalised(model, self.mean, self.std)
+                data = ((normalised.undo(part.images), part.labels) for part in chunks(data))
             return evaluate(model, data, **self._asked, device=device, ranks=ranks)
 
 
