@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from bars import bars, trained_network
+from crew import Crew
 from upright import Normalised, TransformSpace, evaluate
 from upright.integrations.measure import without_shares
 from upright.ranks import Ranks
@@ -28,6 +31,7 @@ from upright.integrations.lightning import WorstCaseAccuracy  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Lightning's own
 
 DATA, OTHERS = bars(40, seed=2), bars(30, seed=7)
+MANY = bars(1025, seed=8)  # three chunks for two devices; see evaluation/stream.py
 SPACE = TransformSpace.of(1, 15)
 ATTACKS = ["wo-2", "grid-2x2x3"]
 
@@ -270,3 +274,29 @@ def test_without_lightning_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delitem(sys.modules, "upright.integrations.lightning")
     with pytest.raises(ImportError, match="install the extra 'lightning'"):
         importlib.import_module("upright.integrations.lightning")
+
+
+def fit_as_a_rank(ranks: Ranks, folder: Path) -> tuple[Any, list[int]]:
+    """Train on one of two devices; give what was logged, and how many images the module saw."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    place = {"RANK": ranks.rank, "LOCAL_RANK": ranks.rank, "WORLD_SIZE": ranks.size}
+    os.environ.update({name: str(value) for name, value in place.items()})
+    watch, worst = Watch(MANY), WorstCaseAccuracy(ATTACKS, space=SPACE)
+    environments = importlib.import_module("pytorch_lightning.plugins.environments")
+    launched = [environments.TorchElasticEnvironment()]
+    options = {"devices": ranks.size, "strategy": "ddp", "plugins": launched, "max_epochs": 1}
+    torch.manual_seed(0)
+    module = Bars()
+    warnings.simplefilter("ignore")
+    fit(folder, worst, watch, module=module, validation=loader(MANY), **options)
+    return (watch.logged, watch.expected), [len(images) for images in module.validated]
+
+
+@pytest.mark.slow  # two processes import Lightning
+def test_devices_share_the_images_and_log_the_accuracy_of_all(tmp_path: Path) -> None:
+    with Crew(tmp_path) as crew:
+        (one, seen), (other, _) = crew.run(fit_as_a_rank, tmp_path)
+    assert one == other
+    logged, expected = one
+    assert logged == expected
+    assert sum(seen[2:]) == 513  # Lightning itself shows each a half, one image twice
