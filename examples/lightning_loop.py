@@ -6,10 +6,17 @@
 Lightning owns the loop, the optimiser's steps and the log; the loss is called as in a plain loop,
 and the callback logs the worst case after each epoch. Prints the accuracy on glyphs that were not
 trained on, as they are and under the worst of ten poses after each epoch, under the worst of 775
-before and after. About two and a half minutes on one core:
+before and after. About two minutes on one core:
 
     before: natural 6.5%, grid-775 0.0%
-    after: natural 95.0%, grid-775 65.0%
+    epoch 1: natural 19.0%, wo-10 10.0%
+    epoch 2: natural 22.0%, wo-10 15.5%
+    epoch 3: natural 57.0%, wo-10 38.0%
+    epoch 4: natural 85.0%, wo-10 65.5%
+    epoch 5: natural 94.0%, wo-10 88.0%
+    epoch 6: natural 97.0%, wo-10 88.5%
+    epoch 7: natural 97.0%, wo-10 89.5%
+    after: natural 97.0%, grid-775 68.0%
 """
 
 from __future__ import annotations

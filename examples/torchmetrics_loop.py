@@ -5,7 +5,16 @@
 
 The loop is the one that everybody writes. After each epoch the metrics see glyphs that were not
 trained on: the accuracy as they are, and what is left of it at the worst of ten random poses of
-each. About a minute on one core:
+each. Half a minute on one core:
+
+    epoch 1: natural 89.0%, wo-10 35.0%
+    epoch 2: natural 97.5%, wo-10 63.5%
+    epoch 3: natural 97.5%, wo-10 71.0%
+    epoch 4: natural 98.0%, wo-10 79.0%
+    epoch 5: natural 98.0%, wo-10 81.0%
+    epoch 6: natural 98.0%, wo-10 79.5%
+    epoch 7: natural 99.0%, wo-10 86.0%
+    epoch 8: natural 99.0%, wo-10 86.5%
 """
 
 from __future__ import annotations

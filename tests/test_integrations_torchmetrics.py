@@ -193,7 +193,7 @@ def test_processes_sum_what_they_measured() -> None:
     attack = "grid-2x2x3"
     other = WorstCaseAccuracy(trained_network(), attack, space=SPACE)
     other.update(DATA[0][1::2], DATA[1][1::2])
-    theirs = iter([other.correct, other.total, other.question])
+    theirs = iter([other.question, other.correct, other.total])
     sync = {
         "distributed_available_fn": lambda: True,
         "dist_sync_fn": lambda mine, group: [mine, next(theirs)],  # noqa: ARG005

@@ -90,13 +90,14 @@ class WorstCaseAccuracy(Metric):
         self.measurement = Measurement([self.attack], mean, std, options)
         self._held, self._place, self._in_forward = _Held(model), 0, False
         self._seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
-        for name in ("correct", "total"):
-            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
         # A MetricCollection updates only one of several metrics whose states are equal after the
-        # first batch. So two questions never have equal states.
+        # first batch; older versions look at the first state alone. So that of two questions
+        # differs, and is the first.
         asked = f"{id(model)} {self._seed} {self.measurement}"
         digest = [*hashlib.sha256(asked.encode()).digest()]
         self.add_state("question", torch.tensor(digest), dist_reduce_fx="max")
+        for name in ("correct", "total"):
+            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
 
     @property
     def model(self) -> Model:
