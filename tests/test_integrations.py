@@ -84,3 +84,9 @@ def test_a_measurement_takes_every_option_of_evaluate() -> None:
     found = Measurement(["wo-2"], options=options).evaluate(network, network, data)
     expected = upright.evaluate(network, data, attacks=["wo-2"], **options)
     assert torch.equal(found.attacks["wo-2"].correct, expected.attacks["wo-2"].correct)
+
+
+@pytest.mark.parametrize("option", ["state", "device", "ranks", "colour"])
+def test_options_that_are_not_for_the_caller_are_refused_at_once(option: str) -> None:
+    with pytest.raises(TypeError, match=f"argument '{option}'"):
+        Measurement(options={option: None})

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import Tensor
 
 from upright.attacks import Attack
 from upright.evaluation.stream import Data
@@ -67,18 +66,11 @@ class WorstCaseAccuracy(TrainerCallback):
         self.measurement = Measurement(attacks, mean, std, options)
         self.ranks = _ranks(trainer)
 
-    def on_evaluate(
-        self,
-        *_: object,
-        metrics: dict[str, float],
-        model: nn.Module,
-        eval_dataloader: DataLoader[Any],
-        **__: object,
-    ) -> None:
-        data = self.data
+    def on_evaluate(self, *_: Any, **given: Any) -> None:
+        metrics, model, data = given["metrics"], given["model"], self.data
         if data is None:
             names = getattr(model, "main_input_name", "pixel_values"), self.trainer.label_names[0]
-            data = _pairs(without_shares(eval_dataloader, self.ranks), *names)
+            data = _pairs(without_shares(given["eval_dataloader"], self.ranks), *names)
         device = self.trainer.args.device
         found = self.measurement.evaluate(model, model, data, device=device, ranks=self.ranks)
         # How the evaluation is called: ``eval``, or ``eval_NAME`` of several data sets.

@@ -38,7 +38,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         named_attacks(self.attacks)
-        inspect.signature(evaluate).bind(None, None, **self._asked, device=None, ranks=ALONE)
+        # A state would belong to the first epoch's weights; the rest is not the caller's to say.
+        ours = {"state": None, "device": None, "ranks": ALONE}
+        inspect.signature(evaluate).bind(None, None, **self._asked, **ours)
         if self.mean is not None and self.std is not None:
             Normalised(nn.Identity(), self.mean, self.std)
         elif self.mean is not None or self.std is not None:
