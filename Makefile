@@ -1,15 +1,16 @@
 # make demo   set up, then run the main job
 # make test   set up, then run all that CI runs
 # make docs   set up, then build the documentation into site/
+# make test-gpu   the tests of the kernels, on a machine with an NVIDIA GPU
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check test-all docs clean
+.PHONY: demo test check test-all test-gpu docs clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,3p' Makefile
+	@sed -n '1,4p' Makefile
 
 # Set-up runs again only when one of these files has changed.
 $(READY): pyproject.toml constraints.txt
@@ -32,6 +33,14 @@ test: check
 
 test-all: check
 	$(BIN)/pytest
+
+# A machine with a GPU has a torch of its own, so nothing is set up: its Python needs pytest and hypothesis.
+PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
+GPU_TESTS := $(wildcard tests/test_gpu*.py) tests/test_fused_ascent.py tests/test_fused_cuda.py
+
+test-gpu:
+	$(PYTHON) -c 'import torch; assert torch.cuda.is_available(), "no GPU: torch does not see any"'
+	PYTHONPATH=src:$$PYTHONPATH $(PYTHON) -m pytest $(GPU_TESTS)
 
 # A test builds it too, so that CI does.
 docs: $(READY)
