@@ -13,7 +13,7 @@ and one with what each attack leaves of it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 import tyro
@@ -21,9 +21,9 @@ from timm.data import ImageNetInfo, resolve_model_data_config
 from torch import Tensor
 from tyro.conf import Positional
 
-from upright import TransformSpace, evaluate
+from upright import Normalised, TransformSpace, evaluate
 from upright.data import LabelledImages, load_data
-from upright.sources.timm_models import Normalised, load_timm
+from upright.sources.timm_models import load_timm
 
 
 def main(
@@ -45,13 +45,14 @@ def main(
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     network = cast(Normalised, load_timm(model, device=device, pretrained=pretrained))
-    settings = resolve_model_data_config(network.network)
+    inside = cast(Any, network.network)
+    settings = resolve_model_data_config(inside)
     size = settings["input_size"][-1]
     resize = round(size / settings["crop_pct"])
     data = load_data(f"folder:{folder}", resize=resize, center_crop=size, limit=limit)
     result = evaluate(
         network,
-        (data.images, labels_in_network(data, cast(int, network.network.num_classes))),
+        (data.images, labels_in_network(data, inside.num_classes)),
         attacks=attacks,
         space=TransformSpace.of(0.1, 30, unit="image"),
         only_accuracy=True,

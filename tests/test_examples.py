@@ -16,6 +16,7 @@ from PIL import Image
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 ACCURACIES = re.compile(r"(before|after): natural (\d+\.\d)%, wo-2 (\d+\.\d)%")
+IN_AN_EPOCH = re.compile(r"epoch (\d): natural (\d+\.\d)%, wo-\d+ (\d+\.\d)%")
 
 
 def main_of(file: str) -> Callable[..., None]:
@@ -59,8 +60,29 @@ def test_lightning_loop(capsys: pytest.CaptureFixture[str]) -> None:
     need("pytorch_lightning")
     main = main_of("lightning_loop.py")
     main(objective="KL(rob, Wo-2)", steps=3, train_images=128, test_images=20, attack="wo-2")
-    found = ACCURACIES.findall(capsys.readouterr().out)
-    assert [when for when, _, _ in found] == ["before", "after"]
+    out = capsys.readouterr().out
+    assert [when for when, _, _ in ACCURACIES.findall(out)] == ["before", "after"]
+    assert [epoch for epoch, _, _ in IN_AN_EPOCH.findall(out)] == ["1", "2"]
+
+
+def test_torchmetrics_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    need("torchmetrics")
+    main = main_of("torchmetrics_loop.py")
+    main(epochs=2, train_images=128, test_images=60, attack="wo-2")
+    lines = capsys.readouterr().out.splitlines()
+    assert [match[1] for line in lines if (match := IN_AN_EPOCH.fullmatch(line))] == ["1", "2"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers' own
+def test_huggingface_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    need("transformers")
+    need("accelerate")
+    main = main_of("huggingface_loop.py")
+    main(objective="KL(rob, Wo-2)", epochs=2, train_images=128, test_images=20, attack="wo-2")
+    *lines, best = capsys.readouterr().out.splitlines()
+    found = [match for line in lines if (match := IN_AN_EPOCH.fullmatch(line))]
+    assert [match[1] for match in found] == ["1", "2"]
+    assert best == f"best: wo-2 {max(float(match[3]) for match in found)}%"
 
 
 def test_timm_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +101,12 @@ def test_timm_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_example_is_run_here_and_listed() -> None:
     files = sorted(file.name for file in EXAMPLES.glob("*.py"))
-    assert files == ["lightning_loop.py", "plain_loop.py", "timm_folder.py"]
+    assert files == [
+        "huggingface_loop.py",
+        "lightning_loop.py",
+        "plain_loop.py",
+        "timm_folder.py",
+        "torchmetrics_loop.py",
+    ]
     listed = (EXAMPLES / "README.md").read_text()
     assert all(f"`{file}`" in listed for file in files)

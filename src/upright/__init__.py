@@ -13,6 +13,7 @@ from upright.attacks import (
 )
 from upright.checks import SuspiciousInput
 from upright.evaluation import AttackResult, Evaluation, FooledPoses, evaluate
+from upright.normalised import Normalised
 from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
 from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
@@ -31,6 +32,7 @@ __all__ = [
     "FooledPoses",
     "GridSearch",
     "LossTerms",
+    "Normalised",
     "Objective",
     "Penalty",
     "Pose",

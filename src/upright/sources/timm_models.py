@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.normalised import Normalised
 from upright.sources.needs import need_library
 from upright.sources.registry import model_source
 
-__all__ = ["Normalised", "load_timm"]
-
-
-class Normalised(nn.Module):
-    """Takes images in [0, 1] to a network that wants them shifted by a mean and scaled by a std."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.network((images - self.mean) / self.std)
-        return logits
+__all__ = ["load_timm"]
 
 
 @model_source("timm:NAME", r"timm:(.*)")

@@ -1,0 +1,119 @@
+"""What the callbacks share: an evaluation in the midst of training that leaves no trace in it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from upright.attacks import Attack
+from upright.checks import Model
+from upright.evaluation import Evaluation, evaluate
+from upright.evaluation.question import named_attacks
+from upright.evaluation.stream import Data, chunks
+from upright.normalised import Normalised
+from upright.objective import evaluation_mode
+from upright.ranks import ALONE, Ranks
+
+__all__ = ["Measurement", "accuracies", "without_a_trace", "without_shares"]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What to measure again and again: attacks, options of ``evaluate``, and the normalisation.
+
+    Attacks and the names of options are checked here, not after the first hours of training.
+    """
+
+    attacks: Sequence[str | Attack] = ("wo-10",)
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        named_attacks(self.attacks)
+        # A state would belong to the first epoch's weights; the rest is not the caller's to say.
+        ours = {"state": None, "device": None, "ranks": ALONE}
+        inspect.signature(evaluate).bind(None, None, **self._asked, **ours)
+        if self.mean is not None and self.std is not None:
+            Normalised(nn.Identity(), self.mean, self.std)
+        elif self.mean is not None or self.std is not None:
+            raise ValueError("mean and std belong together: give both, or none")
+
+    @property
+    def _asked(self) -> dict[str, Any]:
+        return {"attacks": self.attacks, "only_accuracy": True} | dict(self.options)
+
+    def evaluate(
+        self,
+        module: object,
+        model: Model,
+        data: Data,
+        *,
+        device: torch.device | None = None,
+        ranks: Ranks = ALONE,
+    ) -> Evaluation:
+        """Evaluate, and leave no trace.
+
+        Args:
+            module: what is in training.
+            model: what to ask, the module itself or a function around it.
+            data: see ``evaluate``; normalised where there are a mean and a std.
+            device: where to compute, see ``evaluate``.
+            ranks: the processes that share the images, all of which give the same data.
+        """
+        with without_a_trace(module):
+            if self.mean is not None and self.std is not None:
+                model = normalised = Normalised(model, self.mean, self.std)
+                data = ((normalised.undo(part.images), part.labels) for part in chunks(data))
+            return evaluate(model, data, **self._asked, device=device, ranks=ranks)
+
+
+def accuracies(evaluation: Evaluation, worst: str) -> dict[str, float]:
+    """Give the accuracies of an evaluation by the names of a log: ``worst`` is what the names of
+    attacks begin with."""
+    under = {worst + name: result.accuracy for name, result in evaluation.attacks.items()}
+    return {"natural_accuracy": evaluation.natural_accuracy} | under
+
+
+@contextlib.contextmanager
+def without_a_trace(module: object) -> Iterator[None]:
+    """Ask a module that is in training: its modes, its gradients and all random numbers to come
+    are afterwards what they would have been."""
+    parameters = module.parameters() if isinstance(module, nn.Module) else ()
+    gpus = {parameter.device for parameter in parameters if parameter.is_cuda}
+    # Of inference mode's tensors an attack that climbs could ask no gradient.
+    with (
+        torch.random.fork_rng(gpus),
+        torch.inference_mode(False),
+        torch.no_grad(),
+        evaluation_mode(module),
+    ):
+        yield
+
+
+def without_shares(loader: DataLoader[Any], ranks: Ranks) -> DataLoader[Any]:
+    """Give a loader of all images, where several ranks have loaders of a share each.
+
+    ``evaluate`` shares out the images by itself, so that none is counted twice and the result is
+    that of one process; a framework fills up shares of unequal size with images that it repeats.
+    """
+    if ranks.alone:
+        return loader
+    if isinstance(loader.dataset, IterableDataset):
+        raise ValueError(
+            "several processes cannot share a data set without indices; give data=, the same "
+            "images on every process"
+        )
+    return DataLoader(
+        loader.dataset,
+        loader.batch_size or 64,
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+    )

@@ -1,0 +1,105 @@
+"""The draws that ``evaluate`` makes for some images in the midst of the data.
+
+What it draws for an image depends on the image's place. Whoever gets the data in pieces gets those
+very draws from here, however the pieces are cut: each attack draws for all images of the chunk up
+to the last that is asked for, and only those are scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from upright.attacks import Attack, CandidateSearch, Score, WorstCase
+from upright.evaluation.stream import chunk_size
+from upright.pose import Pose
+from upright.seeds import seed_for
+from upright.space import TransformSpace
+
+__all__ = ["Place", "attack_at", "places"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where consecutive images lie: in which chunk, and after how many images of it."""
+
+    chunk: int
+    """Where the chunk starts in the data."""
+    before: int
+    count: int
+
+
+def places(first: int, images: Tensor) -> Iterator[Place]:
+    """Cut a batch of images, the first of which has this place in the data, at chunks."""
+    size, last = chunk_size(images), first + len(images)
+    while first < last:
+        before = first % size
+        place = Place(first - before, before, min(size - before, last - first))
+        yield place
+        first += place.count
+
+
+def attack_at(attack: Attack, place: Place, seed: int) -> Attack:
+    """Give an attack that draws as ``evaluate`` with this seed does for images at a place.
+
+    It holds of attacks that draw image by image, as all of this package do.
+    """
+    if not isinstance(attack, CandidateSearch):
+        return _PlacedSearch(attack, place, seed)
+    return attack if attack.shared else _PlacedCandidates(attack, place, seed)
+
+
+def _generator(attack: Attack, place: Place, seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_for(seed, attack, place.chunk))
+
+
+@dataclass(frozen=True)
+class _PlacedCandidates(CandidateSearch):
+    attack: CandidateSearch
+    place: Place
+    seed: int
+
+    def __str__(self) -> str:
+        return str(self.attack)
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.attack.passes_per_image
+
+    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+        del generator
+        mine = _generator(self.attack, self.place, self.seed)
+        before = self.place.before
+        return self.attack.candidates(space, before + count, generator=mine)[:, before:]
+
+
+@dataclass(frozen=True)
+class _PlacedSearch(Attack):
+    attack: Attack
+    place: Place
+    seed: int
+
+    def __str__(self) -> str:
+        return str(self.attack)
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.attack.passes_per_image
+
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        del generator
+        mine, before = _generator(self.attack, self.place, self.seed), self.place.before
+
+        def of_all(pose: Pose) -> Tensor:
+            """Those before are worth nothing, and cost nothing."""
+            asked = pose if pose.shape[-1] == 1 else pose[..., before:]
+            return F.pad(score(asked), (before, 0))
+
+        found = self.attack.search(of_all, space, before + count, generator=mine)
+        return WorstCase(found.pose[before:], found.score[before:], self.passes_per_image * count)

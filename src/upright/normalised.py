@@ -1,0 +1,72 @@
+"""Normalisation as a part of the model, for data that a loader has normalised already.
+
+What a pose uncovers is black, which is 0 only in images that are not normalised yet. So models are
+asked with images in [0, 1]; where loader and network agree on a mean and a std, ``Normalised``
+stands between: it takes the loader's images back, and shows the network what it is used to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from upright.checks import Model
+from upright.logits import logits_of
+
+__all__ = ["Normalised"]
+
+
+class Normalised(nn.Module):
+    """Takes images in [0, 1] to a network that wants them shifted by a mean and scaled by a std.
+
+    With a loader that normalises, in a training loop::
+
+        model = Normalised(network, mean, std)
+        terms = loss(model, model.undo(images), labels)
+
+    >>> model = Normalised(nn.Flatten(), mean=[0.5], std=[0.25])
+    >>> model(torch.ones(1, 1, 1, 2)), model.undo(torch.full((1, 1, 1, 2), 2.0)).flatten()
+    (tensor([[2., 2.]]), tensor([1., 1.]))
+
+    Args:
+        network: from normalised images to logits.
+        mean: of each channel, on the scale of images in [0, 1].
+        std: of each channel.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: Model, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or not all(each > 0 for each in std):
+            raise ValueError(
+                f"mean and std need one number for each channel, and a std is above 0, but they "
+                f"are {[*mean]} and {[*std]}"
+            )
+        self.network = network
+        # It has no mode of its own: around a network in evaluation mode nothing is in training.
+        self.training = isinstance(network, nn.Module) and network.training
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        mean, std = self._for(images)
+        return logits_of(self.network((images - mean) / std))
+
+    def undo(self, images: Tensor) -> Tensor:
+        """Give images in [0, 1] back from those that a loader normalised."""
+        mean, std = self._for(images)
+        return images * std + mean
+
+    def _for(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        channels = self.mean.shape[1]
+        # Else a mean of three would make three channels of one, and one of uint8 would be 0.
+        if images.ndim != 4 or images.shape[1] != channels or not images.is_floating_point():
+            raise ValueError(
+                f"mean and std are of {channels} channels, but images are {images.dtype} of shape "
+                f"{tuple(images.shape)}: they must be float, N x {channels} x H x W"
+            )
+        return self.mean.to(images), self.std.to(images)

@@ -1,0 +1,92 @@
+"""What the integrations share, and that nobody needs a framework who does not name one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import upright
+from bars import bars, trained_network
+from upright import Attack, Pose, Score, TransformSpace, WorstCase
+from upright.integrations.measure import Measurement
+from upright.integrations.placed import attack_at, places
+
+PACKAGE = Path(upright.__file__).parent
+FRAMEWORK = re.compile(
+    r"^\s*(import|from) (pytorch_lightning|lightning|torchmetrics|transformers|"
+    r"upright\.integrations)\b",
+    re.MULTILINE,
+)
+
+
+def test_frameworks_are_imported_by_their_integrations_alone() -> None:
+    files = set(PACKAGE.rglob("*.py"))
+    who = {file.relative_to(PACKAGE) for file in files if FRAMEWORK.search(file.read_text())}
+    assert {file.parts[0] for file in who} == {"integrations"}
+    assert not FRAMEWORK.search((PACKAGE / "integrations" / "__init__.py").read_text())
+
+
+@pytest.mark.parametrize("first", [0, 100, 512])
+def test_places_cover_a_batch_and_cross_no_chunk(first: int) -> None:
+    """A chunk has 512 images of this size; see evaluation/stream.py."""
+    found = list(places(first, torch.zeros(1100, 1, 4, 4)))
+    covered = [place.chunk + place.before + i for place in found for i in range(place.count)]
+    assert covered == list(range(first, first + 1100))
+    assert all(place.chunk % 512 == 0 and place.before + place.count <= 512 for place in found)
+
+
+class Best(Attack):
+    """Draws a pose for each image, tries it and one that all images share, and takes the worse."""
+
+    passes_per_image = 2
+
+    def __str__(self) -> str:
+        return "best"
+
+    def search(
+        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        own, shared = space.sample(count, generator=generator), Pose.zeros(1, 1)
+        value, other = score(own), score(shared)[0]
+        stacked = torch.where((value >= other)[:, None], own.stack(), 0.0)
+        return WorstCase(Pose.unstack(stacked), torch.maximum(value, other), 2 * count)
+
+
+def test_an_attack_finds_for_some_images_what_it_finds_for_them_among_all() -> None:
+    target = torch.linspace(-3, 3, 40)
+    space, asked = TransformSpace(), []
+
+    def score(of: Tensor) -> Score:
+        def value(pose: Pose) -> Tensor:
+            asked.append(pose.shape[-1])
+            return -(pose.dx - of).abs()
+
+        return value
+
+    (whole,) = places(0, torch.zeros(40, 1, 4, 4))
+    (part,) = places(25, torch.zeros(10, 1, 4, 4))
+    unused = torch.Generator()
+    all_of_them = attack_at(Best(), whole, 7).search(score(target), space, 40, generator=unused)
+    asked.clear()
+    some = attack_at(Best(), part, 7).search(score(target[25:35]), space, 10, generator=unused)
+    assert torch.equal(some.pose.stack(), all_of_them.pose.stack()[25:35])
+    assert torch.equal(some.score, all_of_them.score[25:35])
+    assert asked == [10, 1]  # those before cost nothing
+
+
+def test_a_measurement_takes_every_option_of_evaluate() -> None:
+    options = {"space": TransformSpace.of(1, 15), "fill": "border", "limit": 20}
+    network, data = trained_network(), bars(40, seed=2)
+    found = Measurement(["wo-2"], options=options).evaluate(network, network, data)
+    expected = upright.evaluate(network, data, attacks=["wo-2"], **options)
+    assert torch.equal(found.attacks["wo-2"].correct, expected.attacks["wo-2"].correct)
+
+
+@pytest.mark.parametrize("option", ["state", "device", "ranks", "colour"])
+def test_options_that_are_not_for_the_caller_are_refused_at_once(option: str) -> None:
+    with pytest.raises(TypeError, match=f"argument '{option}'"):
+        Measurement(options={option: None})
