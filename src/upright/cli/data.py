@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
+from upright.cli.table import roomy_console
 from upright.data.download import Progress
 from upright.data.fetch import Via
 from upright.data.fetch import fetch as fetch_set
@@ -68,10 +70,12 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
 
 def list_sets() -> None:
     """List the data sets that can be fetched, and which of them are stored."""
-    table = Table("name", "train", "test", "classes", "MB", "from", title=str(cache_folder()))
+    table = Table("name", "train", "test", "classes", "MB", "from")
     for entry in installed():
         table.add_row(*_row(entry))
-    Console().print(table)
+    console = roomy_console()
+    console.print(Text(str(cache_folder()), "bold"), soft_wrap=True)
+    console.print(table)
 
 
 def _row(entry: Stored) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
@@ -19,7 +18,7 @@ from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
-from upright.cli.table import evaluation_table
+from upright.cli.table import show_evaluation
 from upright.data import LabelledImages, Split
 from upright.files import write_whole
 from upright.origin import commit
@@ -166,7 +165,7 @@ class Evaluate:
             keep(self.save, subject, shown)
         # Last: where nobody listens any more, printing fails, and must not cost the result.
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
-        Console().print(evaluation_table(evaluation, title=title, space=space))
+        show_evaluation(evaluation, title=title, space=space)
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""

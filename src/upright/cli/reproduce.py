@@ -15,6 +15,7 @@ from tyro.conf import UseAppendAction, arg
 
 from upright.cli.messages import say
 from upright.cli.options import parse_device
+from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.origin import commit
@@ -99,7 +100,7 @@ class Reproduce:
         layouts = self._layouts()
         results = Results(self.results)
         records = results.read()
-        console = Console()
+        console = roomy_console()
         failed = False
         if self.dry_run:
             device = parse_device(self.device)

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from upright.evaluation import ORACLE, Evaluation, Interval
 from upright.space import TransformSpace
 
-__all__ = ["evaluation_table"]
+__all__ = ["roomy_console", "show_evaluation"]
+
+_COLUMNS = 80
+"""What a table of figures needs."""
 
 
-def evaluation_table(evaluation: Evaluation, *, title: str, space: TransformSpace) -> Table:
-    """Lay out an evaluation, a line for each attack; accuracies in percent.
+def roomy_console() -> Console:
+    """Standard output, as wide as the terminal but no narrower than a table.
 
-    An oracle's is marked in its title, its caption and every line.
+    A narrow terminal breaks lines, but every figure is there; ``rich`` would cut them off.
     """
-    first, mark, note = ("ORACLE ", " (oracle)", f"\n{ORACLE}") if evaluation.oracle else [""] * 3
-    table = Table(title=Text(first + title), caption=Text(space.in_words() + note))
+    console = Console()
+    console.width = max(console.width, _COLUMNS)
+    return console
+
+
+def show_evaluation(evaluation: Evaluation, *, title: str, space: TransformSpace) -> None:
+    """Print an evaluation; an oracle's is marked in its title, in every line and below.
+
+    The title has paths, of any length. It stands on a line of its own, which nothing breaks: who
+    looks for a name in the output finds it.
+    """
+    first, note = ("ORACLE ", f"\n{ORACLE}") if evaluation.oracle else ("", "")
+    console = roomy_console()
+    console.print(Text(first + title, "bold"), soft_wrap=True)
+    console.print(_table(evaluation))
+    console.print(Text(space.in_words() + note, "dim"), soft_wrap=True)
+
+
+def _table(evaluation: Evaluation) -> Table:
+    """A line for each attack; accuracies in percent."""
+    mark = " (oracle)" if evaluation.oracle else ""
+    table = Table()
     table.add_column("attack", overflow="fold")
     for heading in ("accuracy %", "95 % interval", "forward passes", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)

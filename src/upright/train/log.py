@@ -33,7 +33,8 @@ class Log:
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True), disable=not bar)
+        console = Console(stderr=True, quiet=not bar)  # see ``_bar`` of ``evaluation.run``
+        self._bar = Progress(*columns, console=console, disable=not bar)
         self._task = self._bar.add_task("", total=recipe.steps, completed=start)
 
     def __enter__(self) -> Log:
