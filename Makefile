@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 FLOORS := .venv-floors
 INSTALL := install --quiet --disable-pip-version-check --constraint
 
-.PHONY: help demo test check test-all test-floors docs clean
+.PHONY: help demo test check test-all test-gpu test-floors docs clean
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -44,6 +44,14 @@ check: $(READY) ## ruff, mypy and import-linter alone
 
 test-all: check ## with the slow tests: the long kill test
 	$(BIN)/pytest
+
+# A machine with a GPU has a torch of its own, so nothing is set up: its Python needs pytest and hypothesis.
+PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
+GPU_TESTS := $(wildcard tests/test_gpu*.py) tests/test_fused_ascent.py tests/test_fused_cuda.py
+
+test-gpu: ## the tests of the kernels, on a machine with an NVIDIA GPU
+	$(PYTHON) -c 'import torch; assert torch.cuda.is_available(), "no GPU: torch does not see any"'
+	PYTHONPATH=src:$$PYTHONPATH $(PYTHON) -m pytest $(GPU_TESTS)
 
 # Old releases warn of each other's new ones; that is not for us to mend.
 test-floors: $(FLOORS)/.ready ## the tests with the oldest versions that pyproject.toml allows

@@ -244,3 +244,14 @@ def test_what_a_disturbed_sweep_lost_doubled_or_changed_is_counted() -> None:
     assert cluster.judge(tasks, [later, *plain[1:]], plain) == right
     wrong = {"records": 3, "lost": 1, "twice": 1, "unequal": 1}
     assert cluster.judge(tasks, [later, plain[0], other], plain) == wrong
+
+
+def test_one_change_is_the_only_one() -> None:
+    one_change = load("one_change")
+    asked = one_change.OneChange(method=(), change=(), device="cpu")
+    recipes = [
+        one_change.changed("cifar100", "std*", change, asked)
+        for change in ("{}", '{"drops": [0.25, 0.5]}')
+    ]
+    assert recipes[0] == Recipe(objective="std*", data="cifar100", steps=120_000)
+    assert recipes[0].differences(recipes[1]) == ["drops [0.25, 0.5] instead of [0.5, 0.75]"]

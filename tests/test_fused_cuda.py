@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from host_kernels import DEVICES, HostKernel, compiled, needs_compiler, on_cpu
-from interpreter import needs_triton, said_in_interpreter
+from interpreter import needs_interpreter, said_in_interpreter
 from upright.models import build_network
 from upright.models.fused.deep import DeepShape, shape_of
 from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
@@ -252,7 +252,7 @@ def test_a_layer_backward(
 
 
 @needs_compiler
-@needs_triton
+@needs_interpreter
 def test_whole_passes_through_the_kernels_give_what_the_network_gives(tmp_path: Path) -> None:
     found = said_in_interpreter("host_kernels.py", str(tmp_path))
     for name, error in found["cuda"].items():

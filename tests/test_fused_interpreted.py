@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from interpreter import needs_triton, said_in_interpreter
+from interpreter import needs_interpreter, said_in_interpreter
 
 
-@needs_triton
+@needs_interpreter
 @pytest.mark.parametrize("size", [(8, 8, 10), (9, 7, 3)])
 def test_kernels_give_logits_gradients_and_statistics_of_the_network(
     size: tuple[int, int, int],

@@ -47,9 +47,19 @@ def test_logits_are_found(answer: object) -> None:
     assert logits_of(answer) is LOGITS
 
 
-@pytest.mark.parametrize("answer", [None, 3, (), {"out": LOGITS}, ("a", "b")])
-def test_what_has_no_logits_is_named(answer: object) -> None:
-    with pytest.raises(ValueError, match="must return logits, but returned .*wrap it"):
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (None, "NoneType"),
+        (LOGITS.numpy(), "ndarray"),
+        ((), "tuple"),
+        (("a", "b"), "tuple"),
+        ({"out": LOGITS, "aux": LOGITS}, "a dict with out, aux"),
+    ],
+    ids=["nothing", "array", "empty", "texts", "other names"],
+)
+def test_what_has_no_logits_is_named(answer: object, named: str) -> None:
+    with pytest.raises(ValueError, match=f"must return logits .*, but returned {named}; wrap it"):
         logits_of(answer)
 
 

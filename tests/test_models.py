@@ -85,6 +85,14 @@ def test_convolutions_have_no_bias_and_norms_forget_a_tenth_a_step() -> None:
             assert module.momentum == 0.1
 
 
+@pytest.mark.parametrize(("name", "epsilon"), [("resnet8", 1e-5), ("resnet8x2-epsilon0.001", 1e-3)])
+def test_a_name_says_what_norms_add_to_a_variance(name: str, epsilon: float) -> None:
+    norms = [part for part in build_network(name).modules() if isinstance(part, nn.BatchNorm2d)]
+    assert [norm.eps for norm in norms] == [epsilon] * 7
+    with pytest.raises(ValueError, match="more than 0, not 0"):
+        build_network("resnet8-epsilon0")
+
+
 # --- standardisation ------------------------------------------------------------------------------
 
 

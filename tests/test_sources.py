@@ -273,13 +273,13 @@ class TestExported:
 
         class Named(nn.Module):
             def forward(self, images):
-                return {"logits": images.flatten(1)}
+                return {"features": images.flatten(1)}
 
         images = pictures(2)
         with pytest.raises(ValueError, match=r"takes 2 inputs \(first, second\); export"):
             load_model(write_pt2(tmp_path, Two(), images, images))
         model = load_model(write_pt2(tmp_path, Named(), images))
-        with pytest.raises(ValueError, match=r"must return logits .* but returned dict"):
+        with pytest.raises(ValueError, match=r"logits .*, but returned a dict with features"):
             model(images)
         with pytest.raises(ValueError, match=r"images of 3 x 4 x 5 .* but these are 1 x 4 x 5"):
             model(torch.zeros(2, 1, 4, 5))

@@ -74,11 +74,10 @@ def check_labels(labels: Tensor, count: int, classes: int) -> None:
 
 def check_logits(logits: Tensor, count: int) -> None:
     """Check what a model answered to ``count`` images."""
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != count:
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if logits.ndim != 2 or len(logits) != count:
         raise ValueError(
             f"the model must return logits of shape [{count}, classes] for {count} images, "
-            f"but returned {shape}; wrap it in a function that does"
+            f"but returned {tuple(logits.shape)}; wrap it in a function that does"
         )
 
 

@@ -34,8 +34,8 @@ def logits_of(answer: object) -> Tensor:
     if isinstance(found, Tensor):
         return found
     raise ValueError(
-        f"the model must return logits, but returned {_described(answer)}; wrap it in a function "
-        "that returns the tensor of shape [images, classes] alone"
+        f"the model must return logits of shape [images, classes], but returned "
+        f"{_described(answer)}; wrap it in a function that does"
     )
 
 

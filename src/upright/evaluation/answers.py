@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from upright.checks import Model
-from upright.logits import ask
 from upright.evaluation.score import rank
+from upright.logits import ask
 from upright.pose import Pose
 from upright.warp import warp
 

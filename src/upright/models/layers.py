@@ -27,9 +27,9 @@ class Standardise(nn.Module):
         return 1 / (255 * math.sqrt(values))
 
 
-def batch_norm(channels: int) -> nn.BatchNorm2d:
+def batch_norm(channels: int, epsilon: float = 1e-5) -> nn.BatchNorm2d:
     """Make a batch norm that does not count batches: nothing reads the count, and on a GPU it costs
     as much as a layer."""
-    norm = nn.BatchNorm2d(channels)
+    norm = nn.BatchNorm2d(channels, eps=epsilon)
     norm.num_batches_tracked = None
     return norm

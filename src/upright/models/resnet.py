@@ -3,7 +3,8 @@
 6n+2 layers: one convolution, three stages of n blocks with 16, 32 and 64 channels, one linear
 layer. ``resnet32`` is the paper's, ``resnet14`` and so on its family, ``resnet32x2`` has twice the
 channels. Details follow the authors' program: leaky ReLU 0.1, shortcuts without weights, and a
-first block whose activation comes before the shortcut.
+first block whose activation comes before the shortcut. ``resnet32-epsilon0.001`` adds to the
+variances in its batch norms what TensorFlow does by default, and not PyTorch's 0.00001.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ SLOPE = 0.1
 class ResNet(nn.Module):
     """Maps images in [0, 1] to logits."""
 
-    def __init__(self, *, depth: int, width: float, classes: int, channels: int) -> None:
+    def __init__(
+        self, *, depth: int, width: float, classes: int, channels: int, epsilon: float = 1e-5
+    ) -> None:
         super().__init__()
         blocks = (depth - 2) // 6
         widths = [max(1, round(base * width)) for base in (16, 16, 32, 64)]
@@ -33,7 +36,7 @@ class ResNet(nn.Module):
         stages = zip(widths[:-1], widths[1:], (1, 2, 2), strict=True)
         self.blocks = nn.Sequential(
             *(
-                Block(before if first else after, after, stride if first else 1)
+                Block(before if first else after, after, stride if first else 1, epsilon)
                 for before, after, stride in stages
                 for first in (True, *[False] * (blocks - 1))
             )
@@ -41,7 +44,7 @@ class ResNet(nn.Module):
         first_block = self.blocks[0]
         assert isinstance(first_block, Block)
         first_block.activate_shortcut = True
-        self.norm = batch_norm(widths[-1])
+        self.norm = batch_norm(widths[-1], epsilon)
         self.linear = nn.Linear(widths[-1], classes)
         _initialise(self)
 
@@ -54,10 +57,10 @@ class ResNet(nn.Module):
 class Block(nn.Module):
     """Two convolutions with norm and activation before each, beside a shortcut without weights."""
 
-    def __init__(self, before: int, after: int, stride: int) -> None:
+    def __init__(self, before: int, after: int, stride: int, epsilon: float = 1e-5) -> None:
         super().__init__()
-        self.norm1, self.conv1 = batch_norm(before), _conv(before, after, stride)
-        self.norm2, self.conv2 = batch_norm(after), _conv(after, after, 1)
+        self.norm1, self.conv1 = batch_norm(before, epsilon), _conv(before, after, stride)
+        self.norm2, self.conv2 = batch_norm(after, epsilon), _conv(after, after, 1)
         self.stride, self.missing = stride, after - before
         self.activate_shortcut = False
 
@@ -94,14 +97,27 @@ def _initialise(model: nn.Module) -> None:
 
 @network(
     "resnetD with D = 6n+2 (as in resnet32, or resnet14x0.5 for half the channels)",
-    r"resnet(\d+)(?:x(\d*\.?\d+))?",
+    r"resnet(\d+)(?:x(\d*\.?\d+))?(?:-epsilon(\d*\.?\d+))?",
 )
 def resnet(
-    depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3
+    depth: str | int,
+    width: str | float | None = None,
+    epsilon: str | float | None = None,
+    *,
+    classes: int = 10,
+    channels: int = 3,
 ) -> ResNet:
-    """Build the ResNet of some depth, 6n+2, and width factor."""
+    """Build the ResNet of some depth, 6n+2, and width factor; epsilon is that of its norms."""
     if not 8 <= int(depth) <= 1202 or (int(depth) - 2) % 6:
         raise ValueError(f"a resnet has 6n+2 layers (8, 14, 20, ..., 1202), not {depth}")
     if not 1 / 16 <= float(width or 1) <= 64:
         raise ValueError(f"a resnet can be 1/16 to 64 times as wide as the paper's, not {width}")
-    return ResNet(depth=int(depth), width=float(width or 1), classes=classes, channels=channels)
+    if not 0 < float(epsilon or 1e-5) <= 1:
+        raise ValueError(f"a norm adds up to 1 to a variance, and more than 0, not {epsilon}")
+    return ResNet(
+        depth=int(depth),
+        width=float(width or 1),
+        classes=classes,
+        channels=channels,
+        epsilon=float(epsilon or 1e-5),
+    )

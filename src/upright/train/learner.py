@@ -129,7 +129,7 @@ class Learner:
             return fused, FusedResNet(model, layers=fused.layers)
         forward = InPrecision(self.model, self.recipe.precision)
         if self.speed.compile:
-            _allow_many_shapes()
+            _settle_compiler()
             return cast(Model, torch.compile(forward, dynamic=False)), None
         return forward, None
 
@@ -281,9 +281,14 @@ def seeding_on(device: torch.device) -> Callable[[int], object]:
     return lambda seed: [generator.manual_seed(seed) for generator in generators]
 
 
-def _allow_many_shapes() -> None:
-    """All runs of a process share what was compiled, so its limit must hold all their shapes."""
+def _settle_compiler() -> None:
+    """Room for the shapes of all runs of a process, which share what was compiled; and no advice.
+
+    The compiler advises to round the inputs of products to TF32. Which precision a run has is its
+    recipe's to say.
+    """
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
 
 
 class InPrecision(nn.Module):

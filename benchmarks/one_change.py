@@ -1,0 +1,93 @@
+"""What one change of the paper's recipe does, where the paper is silent about it.
+
+    python benchmarks/one_change.py --dataset cifar100 --method 'std*' \
+        --change '{}' --change '{"weight_decay": 1e-4}' --change '{"drops": [0.333, 0.5]}'
+
+Trains a method by the paper's recipe with each change, side by side, evaluates it under grid-775 on
+the whole test set, and adds the records to a folder of their own: what fills a cell of the paper is
+chosen once for all data sets, and not here. The same command continues where it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from upright.records import Record
+from upright.reproduce import LocalEngine, Task
+from upright.reproduce.plan import wanted
+from upright.reproduce.reported import reported
+from upright.reproduce.results import Results, make_missing
+from upright.train import Recipe
+
+_METRICS = ("nat", "grid-775")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneChange:
+    """Train a method by the paper's recipe, changed in one way or another."""
+
+    method: tyro.conf.UseAppendAction[tuple[str, ...]]
+    """In the paper's notation; several may be given."""
+    change: tyro.conf.UseAppendAction[tuple[str, ...]]
+    """Fields of the recipe as JSON, such as '{"weight_decay": 1e-4}'; several may be given."""
+    dataset: str = "cifar10"
+    together: int = 4
+    """How many runs train side by side."""
+    seed: int = 0
+    runs: Path = Path("runs/one-change")
+    results: Path = Path("runs/one-change/results")
+    test_images: int | None = None
+    device: str = field(default_factory=lambda: "cuda" if torch.cuda.is_available() else "cpu")
+
+    def __call__(self) -> None:
+        """Make the runs that are missing, and show all."""
+        named = {
+            changed(self.dataset, method, change, self): (method, change)
+            for method in self.method
+            for change in self.change
+        }
+        results = Results(self.results)
+        engine = LocalEngine(
+            runs=self.runs, device=torch.device(self.device), together=self.together
+        )
+        tasks = [Task(recipe=recipe, test_images=self.test_images) for recipe in named]
+        for failure in make_missing(tasks, engine, results, say=print):
+            print(f"failed: {failure.task}: {failure.reason}")
+        found = {record.recipe_hash: record for record in results.read()}
+        Console().print(_table(self.dataset, named, found))
+
+
+def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
+    """Give the paper's recipe of a method, changed."""
+    recipe = wanted(dataset, method)[0]
+    assert isinstance(recipe, Recipe)
+    precision = "bfloat16" if asked.device == "cuda" else "float32"
+    values = recipe.as_json() | {"seed": asked.seed, "precision": precision} | json.loads(change)
+    return Recipe.from_json(values)
+
+
+def _table(dataset: str, named: dict[Recipe, tuple[str, str]], found: dict[str, Record]) -> Table:
+    table = Table("method", "change", *_METRICS, title=f"{dataset}: accuracies in %")
+    for recipe, (method, change) in named.items():
+        record = found.get(recipe.hash)
+        table.add_row(method, change, *(_percent(record, metric) for metric in _METRICS))
+    for method in dict.fromkeys(method for method, _ in named.values()):
+        values = [reported(dataset, method, metric) for metric in _METRICS]
+        shown = ["-" if value is None else f"{100 * value.mean:.2f}" for value in values]
+        table.add_row(method, "the paper", *shown)
+    return table
+
+
+def _percent(record: Record | None, metric: str) -> str:
+    return "-" if record is None else f"{100 * record.measured[metric]:.2f}"
+
+
+if __name__ == "__main__":
+    tyro.cli(OneChange)()
