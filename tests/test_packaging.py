@@ -46,7 +46,7 @@ def test_a_package_index_is_shown_no_file_that_it_does_not_have() -> None:
     hook = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     assert [part["path"] for part in hook["fragments"]] == ["README.md"]
     for change in hook["substitutions"]:
-        text = re.sub(change["pattern"], change["replacement"], text, flags=re.MULTILINE)
+        text = re.sub(change["pattern"], change["replacement"], text)
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert targets
     assert all(target.startswith("https://") for target in targets)
