@@ -147,7 +147,11 @@ TARGETS = (
         _lines("resnet32", "resnet14x0.5", "convnet", "convnet0.25", "resnet99999998", "resnet8x0",
                "convnet0", "convnet..", "convnet999999999", "resnet8x99999", "resnet" + "9" * 99),
     ),
-    Target("model", _model, _lines("x:make", "x.py:make", "m.onnx", "m.pt2", "timm:x", *_PATHS)),
+    Target(
+        "model",
+        _model,
+        _lines("x:make", "x.py:make", "m.onnx", "m.pt", "m.pt2", "timm:x", *_PATHS),
+    ),
     Target(
         "data",
         _data,

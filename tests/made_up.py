@@ -33,7 +33,7 @@ def made_up_record(
 ) -> Record:
     """A record of what was never measured, of a run that never was."""
     known = KNOWN.get(recipe.data)
-    digests = {} if known is None else dict(known.digests)
+    digests = {} if known is None else dict(known.variants[0].digests)
     fields: dict[str, Any] = {
         "dataset": recipe.data,
         "method": recipe.objective,

@@ -29,14 +29,25 @@ def matrix(dx: float, dy: float, angle: float) -> Array:
     return np.asarray(shift @ turn)
 
 
-def scipy_warp(image: Array, dx: float, dy: float, angle: float, fill: Fill = "black") -> Array:
-    """Move a C x H x W image, bilinear."""
+def scipy_warp(
+    image: Array,
+    dx: float,
+    dy: float,
+    angle: float,
+    fill: Fill = "black",
+    colour: Sequence[float] | None = None,
+) -> Array:
+    """Move a C x H x W image, bilinear; with ``black`` a colour, a level for each channel, may be
+    what lies around it."""
     height, width = image.shape[1:]
     to_centre = np.array([[1, 0, -(width - 1) / 2], [0, 1, -(height - 1) / 2], [0, 0, 1]])
     back = np.linalg.inv(to_centre) @ np.linalg.inv(matrix(dx, dy, angle)) @ to_centre
     rows_first = back[[1, 0, 2]][:, [1, 0, 2]]
     mode = _SCIPY_MODES[fill]
-    moved = [ndimage.affine_transform(part, rows_first, order=1, mode=mode) for part in image]
+    moved = [
+        ndimage.affine_transform(part, rows_first, order=1, mode=mode, cval=level)
+        for part, level in zip(image, colour or [0.0] * len(image), strict=True)
+    ]
     return np.stack(moved)
 
 
@@ -47,11 +58,12 @@ def loop_warp(
     angle: float,
     fill: Fill,
     interpolation: str,
+    level: float = 0.0,
 ) -> list[list[float]]:
-    """Move an H x W image, pixel by pixel."""
+    """Move an H x W image, pixel by pixel; with ``black``, a level may lie around it."""
     height, width = len(image), len(image[0])
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    moved = [[0.0] * width for _ in range(height)]
+    moved = [[level] * width for _ in range(height)]
     for row in range(height):
         for column in range(width):
             # Pixel centres lie at half-integers; undo the translation, then the rotation.
@@ -60,7 +72,8 @@ def loop_warp(
             from_y = sin * x + cos * y + height / 2 - 0.5
             for index_y, weight_y in _taps(from_y, height, fill, interpolation):
                 for index_x, weight_x in _taps(from_x, width, fill, interpolation):
-                    moved[row][column] += weight_y * weight_x * image[index_y][index_x]
+                    beyond = image[index_y][index_x] - level
+                    moved[row][column] += weight_y * weight_x * beyond
     return moved
 
 

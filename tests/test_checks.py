@@ -174,11 +174,11 @@ class TestData:
     @pytest.mark.parametrize(
         ("batch", "kind"),
         [
-            ({"image": IMAGES, "label": LABELS}, "dict"),
+            (frozenset(), "frozenset"),
             (IMAGES, "Tensor"),
             ((IMAGES, LABELS, LABELS), "tuple"),
         ],
-        ids=["dict", "images alone", "triple"],
+        ids=["set", "images alone", "triple"],
     )
     def test_a_batch_that_is_not_a_pair(self, batch: Any, kind: str) -> None:
         with pytest.raises(

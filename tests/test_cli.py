@@ -60,6 +60,13 @@ def picky():
     def model(images):
         assert images.shape[-1] == 224, "224 pixels wanted"
     return model
+
+def fickle():
+    net = make()
+    def model(images):  # says another class where no pixel is black: it is wrong there, mostly
+        whole = (images.amax(1) > 0).flatten(1).all(1)
+        return torch.where(whole[:, None], net(images).roll(1, 1), net(images))
+    return model
 """
 
 
@@ -201,10 +208,70 @@ class TestEvaluate:
         options = ("--attack", "grid-3x3x3", "--details")
         found = [
             scene.result(*options, *more)["details"]["attacks"]["grid-3x3x3"]["worst_loss"]
-            for more in ([], ["--fill", "border"], ["--interpolation", "nearest"])
+            for more in (
+                [],
+                ["--fill", "border"],
+                ["--fill", "#7f7f7f"],
+                ["--interpolation", "nearest"],
+            )
         ]
-        assert found[0] != found[1]
-        assert found[0] != found[2]
+        assert all(found[0] != other for other in found[1:])
+        assert found[1] != found[2]
+
+    def test_a_colour_is_not_what_the_explorer_can_show(self, scene):
+        code, _, err = scene.evaluate("--fill", "#7f7f7f", "--save", "shown")
+        assert code == 2
+        assert "leave out --fill and --interpolation, or --save" in err
+
+    def test_json_has_the_accuracies_of_each_class(self, scene):
+        result = scene.result("--attack", "grid-3x3x5")
+        for each in result["per_class"]:
+            its = scene.labels == each["label"]
+            alone = evaluate(
+                load_model("models.py:make"),
+                (scene.images[its], scene.labels[its]),
+                attacks=["grid-3x3x5"],
+            )
+            assert each["class"] == str(each["label"])
+            assert each["images"] == len(alone)
+            assert each["natural_accuracy"] == alone.natural_accuracy
+            assert each["attacks"] == {"grid-3x3x5": alone.attacks["grid-3x3x5"].accuracy}
+        assert sum(each["images"] for each in result["per_class"]) == 20
+
+    def test_details_have_the_class_at_the_worst_pose_and_a_table_of_classes(self, scene):
+        options = ("--attack", "wo-2", "--json", "result.json")
+        _, out, _ = scene.evaluate(*options)
+        assert "taken for" not in out
+        code, out, _ = scene.evaluate(*options, "--details")
+        details = json.loads((scene.folder / "result.json").read_text())["details"]
+        found = details["attacks"]["wo-2"]
+        right = zip(found["worst_class"], details["labels"], strict=True)
+        assert found["correct"] == [seen == label for seen, label in right]
+        assert code == 0
+        assert "taken for" in out
+        assert "each class" in out
+
+    def test_top_and_identity_reach_the_evaluation(self, scene):
+        options = {"attacks": ["wo-2"], "only_accuracy": True}
+        model, data = load_model("models.py:make"), (scene.images, scene.labels)
+        for more, asked in (
+            (("--top", 2), {"top": 2}),
+            (("--include-identity",), {"include_identity": True}),
+        ):
+            direct = evaluate(model, data, **options, **asked).summary()
+            result = scene.result("--attack", "wo-2", *more)
+            assert untimed(result).items() >= untimed(direct).items()
+        _, out, _ = scene.evaluate("--attack", "wo-2", "--top", 2)
+        assert "top-2 accuracy %" in out
+
+    def test_a_worst_case_above_natural_accuracy_is_explained(self, scene):
+        _, out, _ = scene.evaluate("--attack", "rnd", model="models.py:fickle")
+        said = " ".join(out.split())
+        assert "rnd is above natural accuracy: it does not try images as they are; with" in said
+        _, out, _ = scene.evaluate(
+            "--attack", "rnd", "--include-identity", model="models.py:fickle"
+        )
+        assert "above natural" not in out
 
     def test_details_without_a_file_for_them_are_refused(self, scene):
         code, _, err = scene.evaluate("--details")
@@ -295,13 +362,17 @@ class TestErrors:
         ("options", "model", "message"),
         [
             ([], "models.py:nothing", "models.py has no 'nothing'; choose from models.py:make,"),
-            ([], "resnet", "no model is called 'resnet'; write FILE.onnx, FILE.pt2,"),
+            ([], "resnet", "no model is called 'resnet'; write FILE.onnx, FILE.pt,"),
             ([], "gone.onnx", "gone.onnx: no such file;"),
             ([], "models.py:broken", "models.py:broken raised OSError: no weights anywhere"),
             ([], "timm:resnet18", "timm:resnet18 needs timm"),
             ([], "models.py:hungry", "the model does not fit into memory with a single image"),
             ([], "models.py:picky", "AssertionError: 224 pixels wanted"),
-            ([], "models.py:grey", "RuntimeError: Given groups=1, weight of size [3, 1, 3, 3]"),
+            (
+                [],
+                "models.py:grey",
+                "the model takes images of 1 channel, but these have 3; wrap",
+            ),
             (["--attack", "grid-1000"], None, "no attack is called 'grid-1000'; the names are"),
             (["--attack", "grid-0x1x1"], None, "a grid needs three counts of at least 1"),
             (["--limit", "-3"], None, "a limit of -3 leaves no image"),

@@ -15,16 +15,15 @@ import pytest
 import torch
 
 import upright
-from tiny_sets import tiny
+from tiny_sets import shuffled, tiny
 from upright import TransformSpace, evaluate, origin
 from upright.cli import main
-from upright.data import load_data
+from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.data.raw import RawSplit, split_digests
 from upright.origin import origin_on
 from upright.records import read
 from upright.reproduce import plan, reported, settings
-from upright.reproduce import record as recording
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
 
@@ -139,6 +138,26 @@ def test_records_of_one_question_share_a_key(run, upright_evaluate):
     assert len({first, filled, more}) == 3
 
 
+def test_records_say_what_counts_as_right_where_it_is_not_what_it_always_was(run, upright_evaluate):
+    for options in ([], ["--top", "2"], ["--include-identity"]):
+        assert upright_evaluate(run.path, *OPTIONS, *options) == (0, "")
+    plain, top, identity = (record.evaluation for record in recorded())
+    assert plain.keys() == {
+        "space",
+        "split",
+        "limit",
+        "resize",
+        "center_crop",
+        "fill",
+        "interpolation",
+        "canvas",
+        "precision",
+        "seed",
+    }
+    assert top == plain | {"top": 2}
+    assert identity == plain | {"include_identity": True}
+
+
 def test_a_result_that_cannot_be_printed_is_kept(run, upright_evaluate, monkeypatch):
     closed = io.StringIO()
     monkeypatch.setattr(closed, "write", Mock(side_effect=BrokenPipeError(32, "Broken pipe")))
@@ -170,6 +189,9 @@ def test_an_evaluation_with_a_state_has_one_record_however_often_it_is_continued
         ({"batch": 3}, [], set()),
         ({}, ["--limit", "3"], set()),
         ({}, ["--fill", "border"], set()),
+        ({}, ["--fill", "#7f7f7f"], set()),
+        ({}, ["--top", "2"], set()),
+        ({}, ["--include-identity"], set()),
         ({}, ["--max-rotation", "20"], set()),
         ({}, ["--split", "train"], set()),
         ({"model": "convnet"}, [], set()),
@@ -181,7 +203,7 @@ def test_the_paper_s_accuracy_stands_beside_one_that_was_measured_as_in_the_pape
     tmp_path, monkeypatch, upright_evaluate, changes, options, metrics
 ):
     small = tiny(CIFAR10)
-    monkeypatch.setattr(recording, "KNOWN", {"cifar10": small.known})
+    monkeypatch.setattr(store, "KNOWN", {"cifar10": small.known})
     np.savez(tmp_path / "small.npz", **small.arrays)
     # The paper's own recipe would take hours: here this one is the paper's.
     paper = Recipe(objective="AT(rob, Wo-10)", data="cifar10", steps=1, batch=2)
@@ -195,6 +217,29 @@ def test_the_paper_s_accuracy_stands_beside_one_that_was_measured_as_in_the_pape
     if metrics:
         assert record.reported["nat"] == reported("cifar10", "AT(rob, Wo-10)", "nat")
         assert record.reported["nat"].mean == 0.9176
+
+
+def test_a_record_says_which_variant_of_a_known_set_was_measured_and_in_which_order(
+    tmp_path, monkeypatch, run, upright_evaluate
+):
+    usual = tiny(CIFAR10)
+    monkeypatch.setattr(store, "KNOWN", {"cifar10": usual.known})
+    for name, data in (("usual", usual), ("other", shuffled(usual))):
+        np.savez(tmp_path / f"{name}.npz", **data.arrays)
+        for attack in ("grid-3x3x3", "wo-2"):
+            assert upright_evaluate(run.path, "--attack", attack, data=f"npz:{name}.npz")[0] == 0
+    assert upright_evaluate(run.path, "--limit", "3", data="npz:other.npz")[0] == 0
+    in_grid, in_draws, other_in_grid, other_in_draws, few = recorded()
+    assert in_grid.data_variant == in_draws.data_variant == "official"
+    for other in (other_in_grid, other_in_draws):
+        assert other.data_variant == "official, in another order"
+        assert other.dataset == "cifar10"
+        assert other.data_digest != in_grid.data_digest
+    assert (few.data_variant, few.dataset) == (None, "npz:other.npz")
+    # The same question and the same answer, but where poses are drawn by an image's place.
+    assert other_in_grid.key == in_grid.key
+    assert other_in_grid.measured == in_grid.measured
+    assert other_in_draws.key != in_draws.key
 
 
 def test_only_a_finished_run_is_recorded(tmp_path, run, upright_evaluate):

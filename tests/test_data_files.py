@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from upright.data import LabelledImages, data_names, data_set, load_data
+from upright import SuspiciousInput
+from upright.data import LabelledImages, data_names, data_set, has_parts, load_data
 from upright.data.folder import read_folder
 from upright.data.npz import read_npz
 
@@ -183,6 +184,32 @@ def test_a_damaged_npz_is_named(tmp_path: Path) -> None:
         read_npz(path)
 
 
+def test_an_npz_has_parts_where_its_arrays_say_so(tmp_path: Path) -> None:
+    images, labels = noise(2, 5, 5, 3), np.arange(2)
+    np.savez(tmp_path / "plain.npz", images=images, labels=labels)
+    np.savez(tmp_path / "parts.npz", train_images=images, train_labels=labels)
+    assert not has_parts(f"npz:{tmp_path / 'plain.npz'}")
+    assert has_parts(f"npz:{tmp_path / 'parts.npz'}")
+    assert has_parts("glyphs")
+
+
+def sorted_npz(path: Path) -> str:
+    np.savez(path, images=noise(30, 5, 5, 3), labels=np.arange(30) // 10)
+    return f"npz:{path}"
+
+
+@pytest.mark.parametrize("limit", [8, 10])
+def test_a_limit_that_leaves_one_class_of_sorted_data_warns(tmp_path: Path, limit: int) -> None:
+    name = sorted_npz(tmp_path / "x.npz")
+    with pytest.warns(SuspiciousInput, match=f"first {limit} images are all of class 0: .*shuffle"):
+        load_data(name, limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 11, None])
+def test_a_handful_or_several_classes_do_not_warn(tmp_path: Path, limit: int | None) -> None:
+    assert len(load_data(sorted_npz(tmp_path / "x.npz"), limit=limit)) == (limit or 30)
+
+
 # --- folder ---------------------------------------------------------------------------------------
 
 
@@ -278,6 +305,53 @@ def test_an_image_of_16_bits_is_named(tmp_path: Path) -> None:
     save_image(tmp_path / "a" / "1.png", noise(4, 4).astype(np.uint16))
     with pytest.raises(ValueError, match=r"1\.png: more than 8 bits a channel; save it with 8"):
         read_folder(tmp_path)
+
+
+def fill(folder: Path, **classes: int) -> None:
+    """Sub-folders with so many images, each of its own shade."""
+    for name, count in classes.items():
+        for number in range(count):
+            shade = np.full((4, 4, 3), sum(map(ord, str(folder / name))) % 200 + number, np.uint8)
+            save_image(folder / name / f"{number}.png", shade)
+
+
+@pytest.mark.parametrize("second", ["test", "val"])
+def test_a_folder_with_parts_gives_the_one_that_is_asked_for(second: str, tmp_path: Path) -> None:
+    fill(tmp_path / "train", cat=3, dog=2)
+    fill(tmp_path / second, cat=1, dog=1)
+    assert has_parts(f"folder:{tmp_path}")
+    for split, part in (("train", "train"), ("test", second)):
+        alone = read_folder(tmp_path / part)
+        found = load_data(f"folder:{tmp_path}", split=split)
+        assert torch.equal(found.images, alone.images)
+        assert torch.equal(found.labels, alone.labels)
+        assert found.classes == ("cat", "dog")
+
+
+def test_of_test_and_val_it_is_test_unless_that_has_no_classes(tmp_path: Path) -> None:
+    fill(tmp_path / "train", cat=1)
+    fill(tmp_path / "val", cat=2)
+    fill(tmp_path, test=5)  # as of a contest: images without labels
+    assert len(read_folder(tmp_path)) == 2
+    fill(tmp_path / "other" / "train", cat=1)
+    fill(tmp_path / "other" / "val", cat=2)
+    fill(tmp_path / "other" / "test", cat=3)
+    assert len(read_folder(tmp_path / "other")) == 3
+
+
+def test_a_class_that_one_part_lacks_does_not_shift_the_labels(tmp_path: Path) -> None:
+    fill(tmp_path / "train", ant=1, bee=1, cat=1)
+    fill(tmp_path / "test", cat=2)
+    data = read_folder(tmp_path)
+    assert (data.classes, data.labels.tolist()) == (("ant", "bee", "cat"), [2, 2])
+
+
+def test_classes_may_be_called_like_parts(tmp_path: Path) -> None:
+    fill(tmp_path, train=2, test=2)
+    assert not has_parts(f"folder:{tmp_path}")
+    for split in ("train", "test"):
+        data = load_data(f"folder:{tmp_path}", split=split)
+        assert (data.classes, len(data)) == (("test", "train"), 4)
 
 
 def test_folders_without_classes_or_images_are_named(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from tiny_sets import Tiny, tiny
-from upright.data import load_data, store
+from upright.data import facts, load_data
+from upright.data.facts import Facts
 from upright.data.known import CIFAR10, KNOWN, SVHN
 from upright.data.raw import RawSplit
+from upright.data.recognise import recognise
 from upright.data.store import cache_folder, check, installed, is_installed, open_split, save
 
 
@@ -26,10 +28,15 @@ def splits(data: Tiny) -> dict[str, RawSplit]:
     }
 
 
+def store(data: Tiny, root: Path, *, origin: str = "a test") -> None:
+    identities = {split: recognise(data.known, split, raw) for split, raw in splits(data).items()}
+    save(data.known, splits(data), Facts(origin, identities), root=root)
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> Tiny:
     data = tiny(SVHN)
-    save(data.known, splits(data), origin="a test", root=tmp_path)
+    store(data, tmp_path)
     return data
 
 
@@ -48,8 +55,15 @@ def test_writing_to_the_arrays_never_reaches_the_files(stored: Tiny, tmp_path: P
 
 
 def test_the_facts_lie_beside_the_arrays(stored: Tiny, tmp_path: Path) -> None:
-    facts = json.loads((tmp_path / "svhn" / "facts.json").read_text())
-    assert facts == {"name": "svhn", "origin": "a test", "sha256": stored.known.digests}
+    written = json.loads((tmp_path / "svhn" / "facts.json").read_text())
+    (variant,) = stored.known.variants
+    assert written == {
+        "name": "svhn",
+        "origin": "a test",
+        "variant": {"train": "rebuilt", "test": "rebuilt"},
+        "content": variant.content,
+        "sha256": variant.digests,
+    }
     assert {path.name for path in tmp_path.iterdir()} == {"svhn"}
 
 
@@ -98,16 +112,16 @@ def test_a_save_that_breaks_off_leaves_the_old_set_and_nothing_else(
     def full(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(store, "write_whole", full)
+    monkeypatch.setattr(facts, "write_whole", full)
     with pytest.raises(OSError, match="no space"):
-        save(stored.known, splits(tiny(SVHN, seed=9)), origin="again", root=tmp_path)
+        store(tiny(SVHN, seed=9), tmp_path, origin="again")
     assert [path.name for path in tmp_path.iterdir()] == ["svhn"]
     assert check(stored.known, root=tmp_path).sound
 
 
 def test_a_save_takes_the_place_of_what_was_there(stored: Tiny, tmp_path: Path) -> None:
     (tmp_path / "svhn" / "test_images.npy").write_bytes(b"")
-    save(stored.known, splits(stored), origin="again", root=tmp_path)
+    store(stored, tmp_path, origin="again")
     assert check(stored.known, root=tmp_path).sound
     assert [path.name for path in tmp_path.iterdir()] == ["svhn"]
 

@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 from bars import bars, trained_network
 from upright import Attack, GridSearch, Pose, RandomSearch, SuspiciousInput, evaluate
 from upright.evaluation.score import Predictor, WorstLoss
+from upright.tiles import Room
 
 
 class Nameless(Attack):
@@ -109,7 +110,7 @@ def test_numpy_arrays_are_data() -> None:
 
 def test_shared_poses_have_a_slope_for_each_image() -> None:
     images, labels = bars(5, 3)
-    score = WorstLoss(Predictor(trained_network(), 4), images, labels)
+    score = WorstLoss(Predictor(trained_network(), Room(4)), images, labels)
     shared = torch.tensor([[0.3, 0.2, 5.0], [-0.4, 0.1, -7.0]], dtype=torch.float64)
     position = shared[:, None].requires_grad_()
     each = shared[:, None].repeat(1, 5, 1).requires_grad_()

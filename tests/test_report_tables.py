@@ -23,7 +23,7 @@ from made_up import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
-from upright.report.compare import difference, estimate, reduction
+from upright.report.compare import difference, estimate, pooled_spread, reduction
 from upright.report.methods import methods_to_markdown
 from upright.report.runs import group_runs
 from upright.report.sections import fill_sections
@@ -126,7 +126,7 @@ def test_every_number_of_a_table_is_that_of_its_records(name):
         theirs = float(with_error["stderr"]) / 100 if with_error else stderr * math.sqrt(3 / 5)
         off = (mean - float(number["mean"]) / 100) / math.hypot(stderr, theirs)
         assert float(line["difference_in_stderr"]) == pytest.approx(off)
-        assert line["verdict"] == ("met" if off >= -2 else "short")
+        assert line["verdict"] == ("agrees" if abs(off) <= 2 else "above" if off > 0 else "short")
 
 
 @pytest.mark.parametrize("name", table_names())
@@ -199,7 +199,8 @@ def finer_grid():
 
 def test_a_table_in_markdown():
     """By hand: the mean of 68 and 70 is 69 ± 1; (69 - 68.14) / √(1² + 0.48²) = 0.8; of an error of
-    50, 19 are gone. One seed of 76.16 stands 0.27 above 75.89 ± 0.23: 0.27 / √(5 + 1) / 0.23."""
+    50, 19 are gone. One seed of 76.16 stands 0.27 above 75.89 ± 0.23, and 68 and 70 spread by √2:
+    0.27 / √(2 + 0.23²) = 0.2."""
     assert (
         to_markdown(finer_grid())
         == f"""\
@@ -210,7 +211,7 @@ def test_a_table_in_markdown():
 | **CIFAR-10 grid-775** | 69.00 ± 1.00 | missing \\[1\\] | **76.16** |
 | seeds | 2 |  | 1 |
 | paper | 68.14 ± 0.48 | 70.35 ± 0.16 | 75.89 ± 0.23 |
-| difference in s.e. | +0.8 |  | +0.5 |
+| difference in s.e. | +0.8 |  | +0.2 |
 | error cut, points (paper) | 19.00 (9.85) |  |  |
 | error cut, % (paper) | 38 (24) |  |  |
 | **CIFAR-10 grid-7500** | **61.00 ± 1.00** | missing \\[1\\] | missing \\[2\\] |
@@ -261,11 +262,12 @@ def test_without_records_all_is_missing():
 def test_cells_are_counted_by_how_they_came_out():
     (tally, every) = summarise([finer_grid()])
     assert tally.cells == 6
-    assert (tally.measured, tally.met, tally.short, tally.unjudged) == (3, 2, 1, 0)
+    assert (tally.measured, tally.agrees, tally.above) == (3, 2, 0)
+    assert (tally.short, tally.unjudged) == (1, 0)
     assert tally.missing == 3
     assert summary_to_markdown([tally, every]).splitlines()[2:] == [
-        "| finer_grid | 6 | 3 | 2 | 1 | 0 | 3 |",
-        "| all | 6 | 3 | 2 | 1 | 0 | 3 |",
+        "| finer_grid | 6 | 3 | 2 | 0 | 1 | 0 | 3 |",
+        "| all | 6 | 3 | 2 | 0 | 1 | 0 | 3 |",
     ]
 
 
@@ -288,7 +290,7 @@ def test_numbers_that_were_measured_over_other_shifts_say_so_and_are_compared():
         ("ALP(rob,S-PGD)", "grid-775"),
         *product(("AT(mix,S-PGD)", "AT(rob,S-PGD)", "ALP(mix,S-PGD)"), ("grid-775", "S-PGD")),
     }
-    assert all(line["verdict"] in ("met", "short") for line in lines if line["note"])
+    assert all(line["verdict"] in ("agrees", "above", "short") for line in lines if line["note"])
 
 
 def source(seed):
@@ -318,10 +320,43 @@ def test_the_standard_error_of_a_difference(measured, reported, stderr, basis):
     assert (found.stderr, found.basis) == (pytest.approx(stderr), basis)
 
 
+def test_a_single_seed_spreads_like_our_other_methods():
+    paper = Reported(mean=0.5, stderr=0.04, table="made-up")
+    found = difference(estimated(0.7, None, 1), paper, pooled=0.03)
+    assert (found.stderr, found.basis) == (pytest.approx(0.05), "pooled")
+    several = difference(estimated(0.7, 0.03, 3), paper, pooled=9.0)
+    assert (several.stderr, several.basis) == (pytest.approx(0.05), "seeds")
+
+
+def test_the_pooled_spread_is_that_within_methods():
+    """Against the residuals of all runs around their method's own mean."""
+    runs = {"std*": (0.50, 0.52, 0.57), "std": (0.9, 0.94), "AT(rob, Wo-10)": (0.7,)}
+    methods = [
+        [
+            made_up_record(paper_recipe("cifar10", name, seed=seed), {"nat": value})
+            for seed, value in enumerate(values)
+        ]
+        for name, values in runs.items()
+    ]
+    residuals = [value - sum(some) / len(some) for some in runs.values() for value in some]
+    expected = math.sqrt(sum(each**2 for each in residuals) / (len(residuals) - len(runs)))
+    assert pooled_spread(methods, "nat") == pytest.approx(expected)
+    assert pooled_spread(methods[2:], "nat") is None
+    assert pooled_spread(methods, "grid-775") is None
+
+
 @pytest.mark.parametrize(
-    ("mean", "verdict"), [(0.9, "met"), (0.5, "met"), (0.4801, "met"), (0.4799, "short")]
+    ("mean", "verdict"),
+    [
+        (0.9, "above"),
+        (0.5201, "above"),
+        (0.5199, "agrees"),
+        (0.5, "agrees"),
+        (0.4801, "agrees"),
+        (0.4799, "short"),
+    ],
 )
-def test_two_standard_errors_below_the_paper_is_where_short_begins(mean, verdict):
+def test_means_agree_within_two_standard_errors(mean, verdict):
     paper = Reported(mean=0.5, stderr=0.008, table="made-up")
     measured = estimated(mean, 0.006, 5)
     cell = Cell(measured=measured, reported=paper, difference=difference(measured, paper))

@@ -45,7 +45,7 @@ def test_without_records_a_dry_run_shows_that_all_is_missing(reproduce):
     code, out, err = reproduce("--dry-run")
     assert (code, err) == (0, "")
     (every,) = [line.split() for line in out.splitlines() if line.strip().startswith("all ")]
-    assert every[:7] == ["all", "273", "0", "0", "0", "0", "273"]
+    assert every[:8] == ["all", "273", "0", "0", "0", "0", "0", "273"]
     assert "no record says how long a step takes" in out
     assert not list(Path().iterdir())
 
@@ -114,7 +114,7 @@ def test_counts_and_tables_go_between_the_marks_of_a_page(reproduce):
         assert reproduce("--dry-run", "--markdown", "README.md", "--markdown", "docs.md")[0] == 0
     readme, docs = Path("README.md").read_text(), Path("docs.md").read_text()
     assert readme.startswith("# Page\n\n<!-- reproduce: summary -->\n\n| table | cells |")
-    assert "| all | 273 | 0 | 0 | 0 | 0 | 273 |" in readme
+    assert "| all | 273 | 0 | 0 | 0 | 0 | 0 | 273 |" in readme
     assert readme.endswith("<!-- end -->\n\nMore.\n")
     assert docs.count("| accuracy in % |") == 12
 

@@ -179,6 +179,16 @@ def test_another_evaluation_fills_no_cell(changes):
     assert filled([record])["nat"].measured is None
 
 
+@pytest.mark.parametrize("variant", ["official, in another order", "by MD5"])
+def test_a_whole_set_in_another_order_fills_the_cells(variant):
+    recipe, other = paper_recipe("cifar10", "KL(rob, Wo-10)"), {"test_images": "in another order"}
+    record = made_up_record(recipe, GRID, data_digest=other, data_variant=variant)
+    assert filled([record])["nat"].measured.mean == 0.9
+    needs = [(recipe, "grid-775")]
+    assert missing_tasks(needs, [record], seeds=1) == ()
+    assert missing_tasks(needs, [replace(record, data_variant=None)], seeds=1) != ()
+
+
 def test_of_two_batch_sizes_the_one_with_the_higher_grid_accuracy_is_shown_for_all_metrics():
     small = made_up_record(paper_recipe("svhn", "std*"), {"nat": 0.95, "grid-775": 0.80})
     large = made_up_record(paper_recipe("svhn", "std*", batch=128), {"nat": 0.94, "grid-775": 0.82})

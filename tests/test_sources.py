@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 import sys
+import warnings
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -182,10 +184,11 @@ class TestNames:
         assert all(form in str(caught.value) for form in model_names())
         assert set(model_names()) >= {"FILE.onnx", "FILE.pt2", "FILE.py:FACTORY", "timm:NAME"}
 
-    @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
-    def test_weights_alone_are_no_model(self, suffix):
+    @pytest.mark.parametrize("suffix", ["pt", "pth", "ckpt", "safetensors"])
+    def test_weights_alone_are_no_model(self, tmp_path, suffix):
+        torch.save(linear().state_dict(), tmp_path / f"net.{suffix}")
         with pytest.raises(ValueError, match="weights, which need a network"):
-            load_model(f"net.{suffix}")
+            load_model(str(tmp_path / f"net.{suffix}"))
 
     def test_a_new_kind_is_one_function_and_goes_before_modules(self, monkeypatch):
         monkeypatch.setattr(registry, "_SOURCES", list(registry._SOURCES))
@@ -290,6 +293,49 @@ class TestExported:
             load_model(str(tmp_path / "bad.pt2"))
         assert capfd.readouterr().err == ""
         assert caplog.records == []
+
+
+def write_torchscript(folder: Path, model: nn.Module, how: str, name: str = "model.pt") -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        made = torch.jit.trace(model, pictures(2)) if how == "trace" else torch.jit.script(model)
+        torch.jit.save(torch.jit.freeze(made) if how == "freeze" else made, folder / name)
+    return str(folder / name)
+
+
+class TestTorchScript:
+    @pytest.mark.parametrize("how", ["script", "trace", "freeze"])
+    def test_it_gives_what_was_saved_for_any_number_of_images(self, tmp_path, how):
+        model = load_model(write_torchscript(tmp_path, linear(), how))
+        for count in (1, 6):
+            with torch.no_grad():
+                logits = model(pictures(count)).numpy()
+            np.testing.assert_allclose(logits, by_hand(pictures(count)), rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("ending", ["pt", "pth", "ts", "torchscript"])
+    def test_it_is_known_by_its_content_whatever_its_ending(self, tmp_path, ending):
+        saved = write_torchscript(tmp_path, linear(), "script", f"model.{ending}")
+        assert load_model(saved)(pictures(2)).shape == (2, 3)
+
+    def test_it_can_be_attacked_and_is_not_in_training_mode(self, tmp_path):
+        network = nn.Sequential(nn.Dropout(0.9), linear()).train()
+        model = load_model(write_torchscript(tmp_path, network, "script"))
+        data = pictures(6), torch.zeros(6, dtype=torch.long)
+        here, there = (evaluate(each, data, attacks=["s-pgd"]) for each in (linear(), model))
+        expected, found = here.attacks["s-pgd"].worst_pose, there.attacks["s-pgd"].worst_pose
+        torch.testing.assert_close(found.stack(), expected.stack())
+
+    def test_a_missing_or_damaged_file_is_explained_in_a_line(self, tmp_path):
+        with pytest.raises(ValueError, match=r"none\.pt: no such file; give the path"):
+            load_model(str(tmp_path / "none.pt"))
+        with zipfile.ZipFile(tmp_path / "bad.pt", "w") as archive:
+            archive.writestr("bad/constants.pkl", b"no pickle")
+            archive.writestr("bad/code/model.py", b"no code")
+        with pytest.raises(
+            ValueError, match=r"bad\.pt cannot be read as a model of torch\.jit"
+        ) as e:
+            load_model(str(tmp_path / "bad.pt"))
+        assert "\n" not in str(e.value)
 
 
 def test_sized_fills_up_to_the_least_batch_and_splits_at_the_most():

@@ -59,12 +59,13 @@ def test_a_run_from_glyphs_to_its_evaluation(upright: Call) -> None:
 
 def test_evaluate_understands_a_run_and_takes_its_newest_weights(upright: Call) -> None:
     upright("train", OBJECTIVE, *OPTIONS, "--out", "run")
+    data = colours(count=36)
+    save_as_npz(data, Path("others.npz"))
     code, _, err = upright(
-        *("evaluate", "run", "--data", "npz:colours.npz", "--attack", "grid-3x3x3"),
+        *("evaluate", "run", "--data", "npz:others.npz", "--attack", "grid-3x3x3"),
         *("--json", "result.json"),
     )
     result = json.loads(Path("result.json").read_text())
-    data = colours()
     direct = evaluate(load_network(Path("run")), (data.images, data.labels), attacks=["grid-3x3x3"])
     assert (code, err) == (0, "")
     assert result["natural_accuracy"] == direct.natural_accuracy

@@ -14,7 +14,7 @@ from made_up import made_up_record, paper_recipe
 from tiny_sets import tiny
 from upright import Pose, evaluate
 from upright.cli import main
-from upright.data import load_data
+from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.evaluation import Oracle
 from upright.records import append, read
@@ -185,7 +185,7 @@ def test_the_paper_s_number_stands_beside_a_pair_that_was_trained_on_the_same_da
     tmp_path, monkeypatch, method
 ):
     small, pair = tiny(CIFAR10), paper_pair(method)
-    monkeypatch.setattr(recording, "KNOWN", {"cifar10": small.known})
+    monkeypatch.setattr(store, "KNOWN", {"cifar10": small.known})
     np.savez(tmp_path / "small.npz", **small.arrays)
     data = load_data(f"npz:{tmp_path / 'small.npz'}")
     model = Oracle(lambda x: Pose.zeros(len(x)), lambda x: x.flatten(1)[:, :10]).eval()

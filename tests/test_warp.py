@@ -13,9 +13,8 @@ from torch import Tensor
 
 from reference import loop_warp, scipy_warp
 from upright import Pose, warp, warp_all
-from upright.warp import Fill, Interpolation
+from upright.warp import FILLS, Fill, Interpolation
 
-FILLS: tuple[Fill, ...] = get_args(Fill)
 INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 NUMPY_MODES: dict[Fill, Any] = {"black": "constant", "reflection": "symmetric", "border": "edge"}
 SIZES = [(1, 1), (1, 5), (4, 7), (6, 3), (8, 8), (9, 9)]
@@ -265,7 +264,7 @@ class TestErrors:
 
     def test_unknown_fill(self) -> None:
         with pytest.raises(ValueError, match="'white' is not one of black, reflection, border"):
-            warp(self.images, Pose.zeros(1), fill="white")  # type: ignore[arg-type]
+            warp(self.images, Pose.zeros(1), fill="white")
 
     def test_unknown_interpolation(self) -> None:
         with pytest.raises(ValueError, match="'area' is not one of nearest, bilinear, bicubic"):

@@ -6,16 +6,17 @@ import hashlib
 import json
 import pickle
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import scipy.io
 from PIL import Image
 
-from upright.data.gather import read_known
-from upright.data.known import KnownSet
+from upright.data.gather import Gathered, read_known
+from upright.data.known import KnownSet, Variant
 from upright.data.raw import RawSplit
 from upright.data.registry import Split
 
@@ -41,15 +42,44 @@ def tiny(base: KnownSet, *, seed: int = 0) -> Tiny:
         arrays[f"{split}_images"] = rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
         arrays[f"{split}_labels"] = rng.integers(0, len(base.classes), count)
         arrays[f"{split}_labels"][:2] = 0, len(base.classes) - 1
+    variant = variant_of(base.variants[0].name, arrays)
+    return Tiny(replace(base, counts=COUNTS, variants=(variant,), md5s={}), arrays)
+
+
+def variant_of(name: Literal["official", "rebuilt"], arrays: dict[str, np.ndarray]) -> Variant:
+    """The facts of N x 32 x 32 x 3 images and labels that are to be known."""
+    content = {split: content_of(arrays, split) for split in COUNTS}
     digests = {
         name: hashlib.sha256(array.astype(np.uint8).tobytes()).hexdigest()
         for name, array in arrays.items()
     }
-    return Tiny(replace(base, counts=COUNTS, digests=digests, md5s={}), arrays)
+    return Variant(name, content, digests)
 
 
-def read(data: Tiny, *paths: Path, scratch: Path | None = None) -> dict[Split, RawSplit]:
+def content_of(arrays: dict[str, np.ndarray], split: str) -> str:
+    """SHA-256 of the sorted SHA-256 sums of each image's bytes and label, one after another."""
+    pairs = zip(arrays[f"{split}_images"], arrays[f"{split}_labels"], strict=True)
+    sums = [hashlib.sha256(image.tobytes() + bytes([int(label)])) for image, label in pairs]
+    return hashlib.sha256(b"".join(sorted(each.digest() for each in sums))).hexdigest()
+
+
+def shuffled(data: Tiny, *, seed: int = 1) -> Tiny:
+    """The same images and labels in another order; what is known of the set stays."""
+    rng, arrays = np.random.default_rng(seed), {}
+    for split, count in COUNTS.items():
+        order = rng.permutation(count)
+        assert (order != np.arange(count)).any()
+        images, labels = data.split(split)
+        arrays |= {f"{split}_images": images[order], f"{split}_labels": labels[order]}
+    return replace(data, arrays=arrays)
+
+
+def gather(data: Tiny, *paths: Path, scratch: Path | None = None) -> Gathered:
     return read_known(data.known, paths, scratch=scratch or Path("unused"))
+
+
+def read(data: Tiny, *paths: Path, scratch: Path | None = None) -> Mapping[Split, RawSplit]:
+    return gather(data, *paths, scratch=scratch).splits
 
 
 def planes(images: np.ndarray) -> np.ndarray:

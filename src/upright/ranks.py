@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["ALONE", "Part", "Ranks", "joined_ranks"]
+__all__ = ["ALONE", "Part", "Ranks", "current_ranks", "joined_ranks"]
 
 T = TypeVar("T")
 
@@ -112,6 +112,13 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def current_ranks() -> Ranks:
+    """Give the processes that have joined already, by whatever means."""
+    if dist.is_available() and dist.is_initialized():
+        return Ranks(dist.get_rank(), dist.get_world_size())
+    return ALONE
 
 
 @contextlib.contextmanager

@@ -116,6 +116,13 @@ class Record:
     included: 1 is alone. None if unknown."""
     trained_by: tuple[Origin, ...] = ()
     """What trained it: another entry for each resumption by something else. Empty if unknown."""
+    data_variant: str | None = None
+    """Which images of a known data set, where all of a split were evaluated: ``official``,
+    ``rebuilt`` or ``by MD5``, and whether in another order than the usual one. None if unknown."""
+    data_content: dict[str, str] | None = None
+    """The same for the same images in any order, where the order is not the usual one and what was
+    measured does not depend on it: what ``data_digest`` is in the usual order, or the digest of a
+    content that has none. Poses that are drawn for an image depend on its place: None then."""
 
     def __post_init__(self) -> None:
         _check_kinds(self)
@@ -145,9 +152,14 @@ class Record:
         return " and ".join(names) or self.hardware
 
     @property
+    def images_digest(self) -> dict[str, str]:
+        """What two records share that were measured on the same images, as far as order matters."""
+        return self.data_content or self.data_digest
+
+    @property
     def key(self) -> Key:
         """The question that this record answers."""
-        asked = json.dumps([self.evaluation, self.data_digest], sort_keys=True)
+        asked = json.dumps([self.evaluation, self.images_digest], sort_keys=True)
         digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
         return Key(self.recipe_hash, self.seed, tuple(sorted(self.measured)), digest)
 

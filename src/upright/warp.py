@@ -8,10 +8,14 @@ with ``bilinear-twice``. A zero pose gives back the image bit for bit, and a shi
 or a turn of a square image by 90 degrees is exact, at every size.
 
 ``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
+
+With a colour, as in ``#7f7f7f``, an image is resampled as if it went on in that colour without end.
+Its levels are 255ths, as those of a uint8 image are.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Literal, NamedTuple, get_args
 
@@ -21,12 +25,25 @@ from torch import Tensor
 
 from upright.pose import Pose, cos_sin_degrees
 
-__all__ = ["Fill", "Interpolation", "check_options", "warp", "warp_all"]
+__all__ = [
+    "FILLS",
+    "Fill",
+    "Interpolation",
+    "check_fill",
+    "check_float_images",
+    "check_options",
+    "warp",
+    "warp_all",
+]
 
-Fill = Literal["black", "reflection", "border"]
-"""What lies outside an image."""
+Fill = str
+"""What lies outside an image: one of ``FILLS``, or a colour such as ``#7f7f7f``."""
+FILLS = ("black", "reflection", "border")
+"""The fills that have names."""
 Interpolation = Literal["nearest", "bilinear", "bicubic", "bilinear-twice"]
 """How a value between pixels is made."""
+
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
 _MARGIN = 4
@@ -46,11 +63,13 @@ def warp(
         images: N x C x H x W, of any float dtype.
         pose: of shape (N,), or (1,) for the same pose everywhere. With axes in front, as in (k, N),
             every image is moved k times.
-        fill: what lies outside an image: ``black``, its ``reflection``, or its ``border`` pixels.
+        fill: what lies outside an image: ``black``, its ``reflection``, its ``border`` pixels, or a
+            colour, red, green and blue in hexadecimal digits as in ``#ff8000``. A grey such as
+            ``#7f7f7f`` is one for any number of channels, others need three.
         interpolation: ``nearest``, ``bilinear`` or ``bicubic``; or ``bilinear-twice``, which turns
             images and then shifts what came out, as the paper's authors do: it blurs more.
-        canvas: pad by this many black pixels on every side first, so that nothing is cropped; the
-            result is larger by twice as many.
+        canvas: pad by this many pixels on every side first, so that nothing is cropped; the result
+            is larger by twice as many. They are black, or of the fill's colour.
 
     Returns:
         Images of the same dtype, N x C x H x W after the leading axes of ``pose``, differentiable
@@ -65,6 +84,8 @@ def warp(
               [1., 3.]]]])
     """
     _check(images, pose, fill, interpolation, canvas)
+    if fill not in FILLS:
+        return _over_colour(images, pose, fill, interpolation, canvas)
     leading, count = pose.shape[:-1], pose.shape[-1]
     flat = Pose.unstack(pose.stack().reshape(-1, 3))
     if count == 1 and len(images) > 1:
@@ -92,6 +113,8 @@ def warp_all(
             f"warp_all needs poses of shape (M,), but they have {tuple(poses.shape)}; use warp"
         )
     _check(images, poses[:, None], fill, interpolation, canvas)
+    if fill not in FILLS:
+        return _over_colour(images, poses[:, None], fill, interpolation, canvas)
     count = len(poses)
     if images.is_cuda:  # one grid has fewer places than a GPU has threads
         poses = Pose.unstack(poses.stack().repeat_interleave(len(images), 0))
@@ -100,6 +123,29 @@ def warp_all(
         source = images.flatten(0, 1)[None]
     moved = _resample(source, poses, fill, interpolation, canvas)
     return moved.reshape(count, *images.shape[:2], *moved.shape[-2:])
+
+
+def _over_colour(
+    images: Tensor, pose: Pose, fill: Fill, interpolation: Interpolation, canvas: int
+) -> Tensor:
+    """Warp images with black around them, and add the colour where they cover a pixel in part.
+
+    The part that is covered is the warp of an image of ones: 1 where nothing was uncovered, so that
+    what is exact with black stays so.
+    """
+    dtype = torch.promote_types(images.dtype, torch.float32)
+    one = images.new_ones((1, 1, *images.shape[-2:]), dtype=dtype)
+    moved = warp(images.to(dtype), pose, interpolation=interpolation, canvas=canvas)
+    covered = warp(one, pose[..., None], interpolation=interpolation, canvas=canvas).squeeze(-4)
+    # Numbers by fills: a CUDA graph cannot capture a copy from the host.
+    colour = torch.stack([one.new_full((1, 1), level) for level in _levels(fill)])
+    return (moved + (1 - covered) * colour).to(images.dtype)
+
+
+def _levels(fill: Fill) -> list[float]:
+    """Red, green and blue of a colour, or one level for all channels where they are the same."""
+    levels = [byte / 255 for byte in bytes.fromhex(fill[1:])]
+    return levels if len(set(levels)) > 1 else levels[:1]
 
 
 def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:
@@ -226,12 +272,8 @@ def _power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: int) -> None:
-    if images.ndim != 4 or not images.is_floating_point():
-        raise ValueError(
-            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
-        )
+def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> None:
+    check_float_images(images)
     if not pose.shape:
         raise ValueError("a pose without an axis for images; make it with Pose.of, or by pose[:1]")
     if pose.shape[-1] not in (1, len(images)):
@@ -240,14 +282,35 @@ def _check(images: Tensor, pose: Pose, fill: str, interpolation: str, canvas: in
             f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
         )
     check_options(fill, interpolation, canvas)
+    if fill not in FILLS and len(_levels(fill)) not in (1, images.shape[1]):
+        raise ValueError(
+            f"fill {fill!r} has three channels, but the images have {images.shape[1]}; give a "
+            "grey, such as '#7f7f7f'"
+        )
 
 
-def check_options(fill: str, interpolation: str, canvas: int) -> None:
+def check_fill(fill: Fill) -> None:
+    """Check the text of a fill."""
+    if fill not in FILLS and not (isinstance(fill, str) and _COLOUR.fullmatch(fill)):
+        raise ValueError(
+            f"fill {fill!r} is not one of {', '.join(FILLS)}, nor a colour such as '#7f7f7f'"
+        )
+
+
+def check_float_images(images: Tensor) -> None:
+    """Check the shape and the dtype of images."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise ValueError(
+            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
+        )
+
+
+def check_options(fill: Fill, interpolation: str, canvas: int) -> None:
     """Check how images are to be moved."""
     if canvas < 0:
         raise ValueError(f"canvas must be at least 0 pixels, but is {canvas}")
-    if fill not in get_args(Fill):
-        raise ValueError(f"fill {fill!r} is not one of {', '.join(get_args(Fill))}")
+    check_fill(fill)
     if interpolation not in get_args(Interpolation):
         raise ValueError(
             f"interpolation {interpolation!r} is not one of {', '.join(get_args(Interpolation))}"

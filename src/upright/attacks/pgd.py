@@ -81,7 +81,7 @@ class SpatialPGD(Attack):
     def _step(self, score: Score, pose: Pose) -> Pose:
         with torch.enable_grad():
             position = pose.stack().detach().requires_grad_()
-            values = score(Pose.unstack(position))
+            values = _with_gradient(score, Pose.unstack(position))
         if not values.requires_grad:
             raise ValueError(
                 "s-pgd needs the gradient of the model, and this model gives none; "
@@ -92,6 +92,19 @@ class SpatialPGD(Attack):
             position.detach().unbind(-1), gradient.sign().unbind(-1), self.step_size, strict=True
         )
         return Pose(*(part.add(sign, alpha=size) for part, sign, size in moves))
+
+
+def _with_gradient(score: Score, pose: Pose) -> Tensor:
+    try:
+        return score(pose)
+    except RuntimeError as error:
+        if "Inference tensors" not in str(error):
+            raise
+        raise ValueError(
+            "s-pgd needs the gradient of the model, and this one was made or loaded under "
+            "torch.inference_mode, so that it gives none; make it outside of that, or use an "
+            "attack that needs none, such as grid-775 or wo-10"
+        ) from error
 
 
 @attack_name("s-pgd", r"s-?pgd")

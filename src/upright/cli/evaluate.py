@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright import zoo
 from upright.attacks import parse_attack
 from upright.checks import check_at_least_1, warn_if_classes_differ
+from upright.cli.doubts import doubts
 from upright.cli.messages import one_voice, say
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.result import result_as_json
-from upright.cli.table import show_evaluation
+from upright.cli.table import show_classes, show_evaluation
 from upright.data import LabelledImages, Split
 from upright.files import write_whole
 from upright.origin import commit
@@ -35,8 +35,7 @@ from upright.reproduce import (
 )
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
-from upright.train import RunDirectory
-from upright.warp import Fill, Interpolation
+from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
 
@@ -52,38 +51,46 @@ class Evaluate:
     """Measure a classifier's accuracy under the worst small rotation and translation."""
 
     model: Positional[Annotated[str, arg(metavar="MODEL")]]
-    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export, the
-    folder of a run of `upright train`, a trained zoo:NAME of `upright zoo list`, or
-    stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits over 10 random poses,
-    tta-grid-3x3x5:MODEL over a grid of them.
+    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,
+    FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
+    `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
+    over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
     data: Annotated[str, arg(metavar="DATA")]
-    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class), or another data set by name."""
+    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class, or train/ and test/ with these),
+    or another data set by name."""
     attack: UseAppendAction[
         Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
     ] = ()
     """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31, wo-10, rnd or s-pgd.
     Give it several times for several attacks; without it, grid-775 is run."""
+    include_identity: bool = False
+    """Let every attack try images as they are, too: wo-K, rnd and s-pgd leave that out, as in the
+    paper, so that they may end above natural accuracy."""
+    top: Annotated[int, arg(metavar="K")] = 1
+    """Count an answer as right where the true class is among the K largest logits."""
     max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
     """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
     max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
     """Largest rotation either way, in degrees."""
-    fill: Fill = "black"
-    """What a pose uncovers."""
+    fill: Annotated[Fill, arg(metavar="FILL")] = "black"
+    """What a pose uncovers: black, reflection, border, or a colour in quotes, as in "#7f7f7f"."""
     interpolation: Interpolation = "bilinear"
     """How images are resampled."""
     canvas: Annotated[int, arg(metavar="PIXELS")] = 0
-    """Pad all images by so many black pixels on each side first, so that no pose crops them."""
+    """Pad all images by so many pixels on each side first, so that no pose crops them: black ones,
+    or of the fill's colour."""
     split: Split = "test"
-    """Which part of the data."""
+    """Which part of the data, where they have parts."""
     limit: _Number = None
-    """Use the first N images only."""
+    """Use the first N images only; which these are depends on the order of the data."""
     resize: _Number = None
     """Scale images of a folder so that their shorter side has N pixels."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
-    """Find the worst pose of each image, and write it to the JSON file.
+    """Find the worst pose of each image and the class that is seen there, and write them to the
+    JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
@@ -93,7 +100,7 @@ class Evaluate:
     device: _Name = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
     seed: _Number = None
-    """Seed of the poses that attacks draw; without, a fixed one."""
+    """Seed of the poses that attacks draw for an image by its place; without, a fixed one."""
     state: _File = None
     """Keep what is done in this file: the same command continues where it was stopped."""
     json: _File = None
@@ -119,6 +126,8 @@ class Evaluate:
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
+            for doubt in doubts(self.model, self.data, data, split=self.split):
+                say(f"warning: {doubt}")
             if isinstance(model, StnPlus) and model.fill != self.fill:
                 say(
                     f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
@@ -139,7 +148,6 @@ class Evaluate:
         if not ranks.leads:
             return
         warn_if_classes_differ(evaluation.classes, len(data.classes))
-        self._warn_of_other_classes(data.classes)
         if self.json is not None:
             result = result_as_json(
                 evaluation, options=asdict(self), space=space, data=data, device=device
@@ -166,6 +174,8 @@ class Evaluate:
         # Last: where nobody listens any more, printing fails, and must not cost the result.
         title = f"{self.model} on {self.data}: {len(evaluation)} images"
         show_evaluation(evaluation, title=title, space=space)
+        if self.details:
+            show_classes(evaluation, data.classes)
 
     def _run(self) -> FinishedRun | None:
         """The run that the model is, where that is to be written down."""
@@ -174,24 +184,12 @@ class Evaluate:
             return None
         return FinishedRun.of_model(self.model)
 
-    def _warn_of_other_classes(self, classes: tuple[str, ...]) -> None:
-        """Where a model knows the names of its classes; those of an .npz file are numbers."""
-        if self.model.startswith("zoo:"):
-            known = zoo.card(self.model.removeprefix("zoo:")).classes
-        elif Path(self.model).is_dir():
-            known = RunDirectory.open(Path(self.model)).classes
-        else:
-            return
-        if known != classes and not self.data.startswith("npz:"):
-            say(
-                f"warning: {self.model} was trained for {_few(known)}, but {self.data} has "
-                f"{_few(classes)}; check --data"
-            )
-
     def _check(self, attacks: Sequence[str]) -> None:
         """Say what is wrong before the model is loaded."""
         for name in attacks:
             parse_attack(name)
+        check_options(self.fill, self.interpolation, self.canvas)
+        check_at_least_1(top=self.top)
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (self.json, self.state, self.record):
@@ -208,6 +206,10 @@ class Evaluate:
             raise ValueError(
                 "the explorer turns images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
+            )
+        if self.top > 1:
+            raise ValueError(
+                "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
 
     def _shown(
@@ -240,8 +242,6 @@ class Evaluate:
             canvas=self.canvas,
             precision=self.precision,
             seed=self.seed,
+            top=self.top,
+            include_identity=self.include_identity,
         )
-
-
-def _few(classes: Sequence[str]) -> str:
-    return ", ".join(classes[:3]) + (", …" if len(classes) > 3 else "")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from upright.checks import warn_if_below_a_pixel
 from upright.files import plain_name
 from upright.space import TransformSpace
 
@@ -28,6 +29,7 @@ def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
         ) from None
     if text.endswith("%"):
         return TransformSpace.of(number / 100, max_rotation, unit="image")
+    warn_if_below_a_pixel(number)
     return TransformSpace.of(number, max_rotation)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from upright.cli.table import name_of
 from upright.data import LabelledImages
 from upright.evaluation import AttackResult, Evaluation
 from upright.origin import commit, hardware, versions
@@ -29,11 +30,24 @@ def result_as_json(
     Where the worst poses are known, ``details`` has them for each image, in the order of the data.
     """
     result = {"model": options["model"], "data": options["data"], "space": asdict(space)}
-    result |= evaluation.summary()
+    result |= evaluation.summary() | {"per_class": _classes(evaluation, data.classes)}
     if all(each.worst_pose is not None for each in evaluation.attacks.values()):
         result["details"] = _details(evaluation)
     made = {"device": hardware(device), "versions": versions(), "commit": commit()}
     return result | {"options": options, "data_digest": data.digest()} | made
+
+
+def _classes(evaluation: Evaluation, names: tuple[str, ...]) -> list[dict[str, object]]:
+    return [
+        {
+            "label": each.label,
+            "class": name_of(each.label, names),
+            "images": each.images,
+            "natural_accuracy": each.natural,
+            "attacks": each.attacks,
+        }
+        for each in evaluation.per_class()
+    ]
 
 
 def _details(evaluation: Evaluation) -> dict[str, object]:
@@ -55,6 +69,8 @@ def _worst(result: AttackResult) -> dict[str, object]:
         "worst_angle_degrees": result.worst_pose.angle.tolist(),
         "worst_loss": result.worst_loss.tolist(),
     }
+    if result.worst_class is not None:
+        found["worst_class"] = result.worst_class.tolist()
     if result.fooled is not None:
         found["fooling_pose_count"] = result.fooled.unpack().sum(1).tolist()
         found["grid_dx_dy_angle"] = result.fooled.poses.stack().tolist()

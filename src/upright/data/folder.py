@@ -1,4 +1,8 @@
-"""Images from a folder with one sub-folder for each class.
+"""Images from a folder with one sub-folder for each class, or with such folders for its parts.
+
+A folder whose sub-folders are `train` and `test` (or `val`), each with a sub-folder for each class,
+has these two parts, and the classes are those of both. Any other folder is one part, whichever is
+asked for.
 
 The sorted names of the sub-folders are the classes. Images are turned upright as their EXIF
 orientation says, and converted to RGB. They come one from each class in turn, so that the first n
@@ -19,7 +23,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from upright.data.images import LabelledImages
-from upright.data.registry import Request, data_set
+from upright.data.registry import Request, Split, data_set
 
 __all__ = ["read_folder"]
 
@@ -37,14 +41,16 @@ class _Entry:
 def read_folder(
     path: str | Path,
     *,
+    split: Split = "test",
     resize: int | None = None,
     center_crop: int | None = None,
     limit: int | None = None,
 ) -> LabelledImages:
-    """Read `path/CLASS/IMAGE`, all images in one size.
+    """Read `path/CLASS/IMAGE`, or `path/PART/CLASS/IMAGE`, all images in one size.
 
     Args:
-        path: The folder that holds one sub-folder for each class.
+        path: The folder that holds one sub-folder for each class, or the folders of the parts.
+        split: Which part, of a folder that has parts; for `test`, `val` where there is no `test`.
         resize: Shorter side in pixels (bilinear, antialiased); None to keep the size.
         center_crop: Side in pixels of the central square, cut after resizing; None for no crop.
         limit: Read only so many images, from each class in turn; None for all.
@@ -52,38 +58,72 @@ def read_folder(
     for name, side in (("resize", resize), ("center_crop", center_crop), ("limit", limit)):
         if side is not None and side < 1:
             raise ValueError(f"{name} is {side}: give at least 1, or leave it out")
-    folders = _class_folders(Path(path))
-    entries = _in_turn([_image_files(folder) for folder in folders])[:limit]
+    path = Path(path)
+    parts = _parts(path) or {split: path}
+    classes = sorted({folder.name for part in parts.values() for folder in _class_folders(part)})
+    folders = [parts[split] / name for name in classes]
+    files = [_image_files(folder) if folder.is_dir() else [] for folder in folders]
+    entries = _in_turn(files)[:limit]
     labels = torch.tensor([entry.label for entry in entries])
     images = _read_all([entry.path for entry in entries], resize, center_crop)
-    return LabelledImages(images, labels, tuple(folder.name for folder in folders))
+    return LabelledImages(images, labels, tuple(classes))
 
 
-@data_set("folder:DIR", resizes=True)
+def _has_parts(location: str) -> bool:
+    return bool(_parts(Path(location)))
+
+
+@data_set("folder:DIR", resizes=True, has_parts=_has_parts)
 def _folder(request: Request) -> LabelledImages:
     return read_folder(
         request.location,
+        split=request.split,
         resize=request.resize,
         center_crop=request.center_crop,
         limit=request.limit,
     )
 
 
+def _parts(path: Path) -> dict[Split, Path]:
+    """The folders of a folder's parts; none where its sub-folders are classes."""
+    folders = {folder.name: folder for folder in _sub_folders(path)}
+    if not folders.keys() <= {"train", "test", "val"}:
+        return {}
+    # A class may be called like a part, but then it holds images.
+    parts = {name: folder for name, folder in folders.items() if _holds_classes(folder)}
+    test = parts.get("test", parts.get("val"))
+    if test is None or "train" not in parts:
+        return {}
+    return {"train": parts["train"], "test": test}
+
+
+def _holds_classes(folder: Path) -> bool:
+    return bool(_sub_folders(folder)) and not _images_in(folder)
+
+
 def _class_folders(path: Path) -> list[Path]:
-    if not path.is_dir():
-        raise ValueError(f"{path}: no such folder; give one that has a sub-folder for each class")
-    folders = sorted(item for item in path.iterdir() if item.is_dir() and item.name[0] != ".")
+    folders = _sub_folders(path)
     if not folders:
         raise ValueError(f"{path}: no sub-folders; put the images of each class into one")
     return folders
 
 
-def _image_files(folder: Path) -> list[Path]:
-    files = sorted(
+def _sub_folders(path: Path) -> list[Path]:
+    if not path.is_dir():
+        raise ValueError(f"{path}: no such folder; give one that has a sub-folder for each class")
+    return sorted(item for item in path.iterdir() if item.is_dir() and item.name[0] != ".")
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return sorted(
         item
         for item in folder.iterdir()
         if item.suffix.lower() in _SUFFIXES and item.name[0] != "." and item.is_file()
     )
+
+
+def _image_files(folder: Path) -> list[Path]:
+    files = _images_in(folder)
     if not files:
         raise ValueError(
             f"{folder}: no images ({' '.join(_SUFFIXES)}); add some or remove it, or, if it is not"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from upright.data.archive import is_archive, unpack
@@ -10,13 +11,30 @@ from upright.data.download import md5_of
 from upright.data.formats import read_files
 from upright.data.known import SPLITS, KnownSet, Layout
 from upright.data.npz import read_npz
-from upright.data.raw import RawSplit, find_fault
+from upright.data.raw import RawSplit
+from upright.data.recognise import Identity, recognise
 from upright.data.registry import Split
 
-__all__ = ["read_known"]
+__all__ = ["Gathered", "read_known"]
 
 
-def read_known(known: KnownSet, paths: Sequence[Path], *, scratch: Path) -> dict[Split, RawSplit]:
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """The splits of a known set, and which variant of it each of them is."""
+
+    splits: Mapping[Split, RawSplit]
+    identities: Mapping[Split, Identity]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a set, and the archive that it was unpacked from, if any."""
+
+    path: Path
+    archive: Path | None
+
+
+def read_known(known: KnownSet, paths: Sequence[Path], *, scratch: Path) -> Gathered:
     """The splits of a known set, from folders, single files, archives or one `.npz`.
 
     Args:
@@ -37,32 +55,45 @@ def read_known(known: KnownSet, paths: Sequence[Path], *, scratch: Path) -> dict
         ) from error
 
 
-def _from_npz(known: KnownSet, paths: Sequence[Path]) -> dict[Split, RawSplit]:
+def _from_npz(known: KnownSet, paths: Sequence[Path]) -> Gathered:
     if len(paths) > 1:
         raise ValueError("one .npz holds all of a set: give that file alone")
     splits: dict[Split, RawSplit] = {}
+    identities: dict[Split, Identity] = {}
     for split in SPLITS:
         data = read_npz(paths[0], split=split)
         splits[split] = RawSplit(data.images.numpy(), data.labels.numpy())
-        _accept(known, split, splits[split], paths)
-    return splits
+        identities[split] = _accept(known, split, splits[split], [_File(paths[0], None)])
+    return Gathered(splits, identities)
 
 
-def _from_files(
-    known: KnownSet, layout: Layout, files: Mapping[str, Path]
-) -> dict[Split, RawSplit]:
+def _from_files(known: KnownSet, layout: Layout, files: Mapping[str, _File]) -> Gathered:
     splits: dict[Split, RawSplit] = {}
+    identities: dict[Split, Identity] = {}
     for split in SPLITS:
         parts = [files[name] for name in layout.files(split)]
-        splits[split] = read_files(layout.kind, parts)
-        _accept(known, split, splits[split], parts)
-    return splits
+        splits[split] = read_files(layout.kind, [part.path for part in parts])
+        identities[split] = _accept(known, split, splits[split], parts)
+    return Gathered(splits, identities)
 
 
-def _accept(known: KnownSet, split: Split, raw: RawSplit, files: Sequence[Path]) -> None:
-    fault = find_fault(known, split, raw)
-    if fault is not None:
-        raise ValueError(f"{fault} (altered or wrong: {', '.join(_suspects(known, files))})")
+def _accept(known: KnownSet, split: Split, raw: RawSplit, files: Sequence[_File]) -> Identity:
+    try:
+        return recognise(known, split, raw, vouched=lambda _: _all_published(known, files))
+    except ValueError as error:
+        suspects = ", ".join(_suspects(known, [file.path for file in files]))
+        raise ValueError(f"{error} (altered or wrong: {suspects})") from error
+
+
+def _all_published(known: KnownSet, files: Sequence[_File]) -> bool:
+    """Whether each file, or the archive that it came in, has its published MD5 sum."""
+    archives = {file.archive for file in files if file.archive is not None}
+    sums = {*known.md5s.values(), *(archive.md5 for archive in known.archives)}
+    published = {archive for archive in archives if md5_of(archive) in sums}
+    return all(
+        file.archive in published or md5_of(file.path) == known.md5s.get(file.path.name)
+        for file in files
+    )
 
 
 def _suspects(known: KnownSet, files: Sequence[Path]) -> list[str]:
@@ -71,16 +102,21 @@ def _suspects(known: KnownSet, files: Sequence[Path]) -> list[str]:
     return wrong or [file.name for file in files]
 
 
-def _gather(known: KnownSet, paths: Sequence[Path], scratch: Path) -> dict[str, Path]:
+def _gather(known: KnownSet, paths: Sequence[Path], scratch: Path) -> dict[str, _File]:
     """Files by name: those given, those unpacked, those in a folder or one level below it."""
     wanted = {name for layout in known.layouts for name in layout.all_files}
-    found: dict[str, Path] = {}
+    found: dict[str, _File] = {}
     for number, path in enumerate(paths):
         if not path.exists():
             raise ValueError(f"{path} does not exist")
         place = _opened(path, scratch / str(number), wanted)
+        archive = None if place == path else path
         files = [place] if place.is_file() else [*place.glob("*/*"), *place.glob("*")]
-        found |= {file.name: file for file in files if file.name in wanted and file.is_file()}
+        found |= {
+            file.name: _File(file, archive)
+            for file in files
+            if file.name in wanted and file.is_file()
+        }
     return found
 
 

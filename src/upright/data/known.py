@@ -1,8 +1,10 @@
 """Facts about CIFAR-10, CIFAR-100 and SVHN: where they come from and how to know them again.
 
-A `KnownSet` is plain data. `digests` are SHA-256 sums of the decoded arrays in the official order,
-images as N x 32 x 32 x 3 and labels as N, both uint8: they hold whichever files the arrays were
-read from, so a mirror need not be trusted. `md5s` are sums of single official files, by file name.
+A `KnownSet` is plain data. Its images and labels are known by SHA-256 sums of what was decoded,
+whichever files it was read from and in whatever order, so a mirror need not be trusted. Of CIFAR-10
+these are the official ones. Of CIFAR-100 and SVHN they are of rebuilt copies, whose order is not
+that of the official files and of which some images may differ in a few bits: the official files are
+known by their published MD5 sums. `md5s` are such sums of single files and of archives, by name.
 
 CIFAR: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
 SVHN: Netzer et al., "Reading Digits in Natural Images with Unsupervised Feature Learning", 2011.
@@ -28,6 +30,7 @@ __all__ = [
     "Kind",
     "KnownSet",
     "Layout",
+    "Variant",
     "known_set",
 ]
 
@@ -68,6 +71,21 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Images and labels that go by a set's name.
+
+    Attributes:
+        name: `official` for those of the official files, `rebuilt` for a copy that may differ.
+        content: By split, the `content_digest`, which does not depend on the order.
+        digests: By array, the `split_digests` in the usual order, that of the published records.
+    """
+
+    name: Literal["official", "rebuilt"]
+    content: Mapping[str, str]
+    digests: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class KnownSet:
     """A data set that can be fetched by name. `counts` are images for each split."""
 
@@ -77,7 +95,7 @@ class KnownSet:
     counts: Mapping[str, int]
     archives: tuple[Archive, ...]
     official: tuple[Layout, ...]
-    digests: Mapping[str, str]
+    variants: tuple[Variant, ...]
     md5s: Mapping[str, str]
     npm: str | None = None
 
@@ -85,6 +103,11 @@ class KnownSet:
     def layouts(self) -> tuple[Layout, ...]:
         """Every way in which this set's files may lie on disk, beside one `.npz`."""
         return (*self.official, _mosaics(self.counts))
+
+    @property
+    def knows_official(self) -> bool:
+        """Whether the content of the official files is known, and not their MD5 sums alone."""
+        return any(variant.name == "official" for variant in self.variants)
 
 
 def known_set(name: str | KnownSet) -> KnownSet:
@@ -148,12 +171,21 @@ CIFAR10 = KnownSet(
             ("test_lables.json", "test_batch.png"),
         ),
     ),
-    digests={
-        "train_images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
-        "train_labels": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        "test_images": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
-        "test_labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-    },
+    variants=(
+        Variant(
+            name="official",
+            content={
+                "train": "6a3b2c04d0a79ce272dcdacaf0bc440275db5a8cbe3717521a28fada2ea0d2ed",
+                "test": "65a6ffe079453e514083f99356b35e02cbfd581b4951e3937fae188974b79f39",
+            },
+            digests={
+                "train_images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+                "train_labels": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
+                "test_images": "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+                "test_labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
+            },
+        ),
+    ),
     md5s={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
         "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -175,15 +207,25 @@ CIFAR100 = KnownSet(
         Layout("cifar-100-python", "pickle", ("train",), ("test",)),
         Layout("cifar-100-binary", "binary-coarse-fine", ("train.bin",), ("test.bin",)),
     ),
-    digests={
-        "train_images": "5a9fa060e41a0011e2de78d03ad6f8c95ff88944e1251e9145a63dfd1336c027",
-        "train_labels": "b82b76193269ebe8bea5773072ae1e0039d7cf8e9eca263ce0e2a7352a1cf40c",
-        "test_images": "94a0aac5b40d9d28779a4ec4e5cd63aab833736aa10c400b2e1d2055271d8761",
-        "test_labels": "06889c17a5799e0e10d0f5d6705e17779c7c3ad0c729933bc7c4d7658cb31d3e",
-    },
+    variants=(
+        Variant(
+            name="rebuilt",
+            content={
+                "train": "640c97a4012a8aebfcaf57fd82a33dd43b37d2e397a02cb9b0a3d89e6d6d936d",
+                "test": "a6a97df7b61bc7420bc44268696e8963d33129bc050978f2a63d8fe3420989fa",
+            },
+            digests={
+                "train_images": "5a9fa060e41a0011e2de78d03ad6f8c95ff88944e1251e9145a63dfd1336c027",
+                "train_labels": "b82b76193269ebe8bea5773072ae1e0039d7cf8e9eca263ce0e2a7352a1cf40c",
+                "test_images": "94a0aac5b40d9d28779a4ec4e5cd63aab833736aa10c400b2e1d2055271d8761",
+                "test_labels": "06889c17a5799e0e10d0f5d6705e17779c7c3ad0c729933bc7c4d7658cb31d3e",
+            },
+        ),
+    ),
     md5s={
         "train": "16019d7e3df5f24257cddd939b257f8d",
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
     },
 )
 
@@ -197,12 +239,21 @@ SVHN = KnownSet(
         Archive(_stanford("test_32x32.mat"), "eb5a983be6a315427106f1b164d9cef3"),
     ),
     official=(Layout("train_32x32.mat", "mat", ("train_32x32.mat",), ("test_32x32.mat",)),),
-    digests={
-        "train_images": "2ad6a4d495b01bbee807888f2c432ea3d33b94330a2d0feb0120ca20c8993b82",
-        "train_labels": "6a6e359bb9ecc6ce40896703f7b224715776155fe39710e0ddb8008a18172c6f",
-        "test_images": "a2abccfbdf457b8d7a2d6f2fc54ce3d1df8a5979f409ffe120e189c216a1d32a",
-        "test_labels": "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a",
-    },
+    variants=(
+        Variant(
+            name="rebuilt",
+            content={
+                "train": "61fdf7a2bbd10270fe71c12e7369e27c7c146fa21752047cbdb0bff4f07c46ed",
+                "test": "14765a28cfd11f6b079d86d6aef0cf2e33ca1e7d885039054ec26e186a37d18e",
+            },
+            digests={
+                "train_images": "2ad6a4d495b01bbee807888f2c432ea3d33b94330a2d0feb0120ca20c8993b82",
+                "train_labels": "6a6e359bb9ecc6ce40896703f7b224715776155fe39710e0ddb8008a18172c6f",
+                "test_images": "a2abccfbdf457b8d7a2d6f2fc54ce3d1df8a5979f409ffe120e189c216a1d32a",
+                "test_labels": "c2488ef300c629f4bd90a3d2a7b4141589e5b5a4f9046845dfc1a9021319e31a",
+            },
+        ),
+    ),
     md5s={
         "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
         "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",

@@ -42,7 +42,13 @@ def read_npz(path: str | Path, *, split: Split = "test") -> LabelledImages:
     return LabelledImages(pixels, torch.from_numpy(labels.astype(np.int64)), classes)
 
 
-@data_set("npz:FILE")
+def _has_parts(location: str) -> bool:
+    """Whether train and test are not the plain `images` both; they may be missing altogether."""
+    with zipfile.ZipFile(location) as file:
+        return any(name.startswith(("train_images.", "test_images.")) for name in file.namelist())
+
+
+@data_set("npz:FILE", has_parts=_has_parts)
 def _npz(request: Request) -> LabelledImages:
     data = read_npz(request.location, split=request.split)
     return data if request.limit is None else data.head(request.limit)

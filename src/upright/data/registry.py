@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from upright.checks import warn_if_one_class
 from upright.data.images import LabelledImages
 
-__all__ = ["Reader", "Request", "Split", "data_names", "data_set", "load_data"]
+__all__ = ["Reader", "Request", "Split", "data_names", "data_set", "has_parts", "load_data"]
 
 Split = Literal["train", "test"]
 """Which part of a data set."""
@@ -47,6 +48,7 @@ class _Entry:
     usage: str
     read: Reader
     resizes: bool
+    has_parts: Callable[[str], bool]
 
     @property
     def placeholder(self) -> str:
@@ -56,19 +58,22 @@ class _Entry:
 _entries: dict[str, _Entry] = {}
 
 
-def data_set(usage: str, *, resizes: bool = False) -> Callable[[Reader], Reader]:
+def data_set(
+    usage: str, *, resizes: bool = False, has_parts: Callable[[str], bool] = lambda _: True
+) -> Callable[[Reader], Reader]:
     """Register a reader as `name`, or as `name:PLACE` where it needs to be told a place.
 
     Args:
         usage: As people type it and as messages list it, such as `glyphs` or `npz:FILE`.
         resizes: Whether the reader honours `resize` and `center_crop`.
+        has_parts: Whether the data at a place have a part for each split, and not one for both.
     """
 
     def register(read: Reader) -> Reader:
         name = usage.partition(":")[0]
         if name in _entries:
             raise ValueError(f"a data set named {name!r} exists already: choose another name")
-        _entries[name] = _Entry(usage, read, resizes)
+        _entries[name] = _Entry(usage, read, resizes, has_parts)
         return read
 
     return register
@@ -77,6 +82,12 @@ def data_set(usage: str, *, resizes: bool = False) -> Callable[[Reader], Reader]
 def data_names() -> tuple[str, ...]:
     """What `load_data` understands, sorted, such as `glyphs` and `npz:FILE`."""
     return tuple(sorted(entry.usage for entry in _entries.values()))
+
+
+def has_parts(name: str) -> bool:
+    """Whether train and test are different images of the data set that `load_data` reads so."""
+    entry, location = _find(name)
+    return entry.has_parts(location)
 
 
 def load_data(
@@ -92,7 +103,7 @@ def load_data(
 
     Args:
         name: Such as `glyphs`, `npz:cifar10.npz` or `folder:photos/val`.
-        split: Which part; a folder has no parts, its name says which it is.
+        split: Which part; of data that have no parts, it is all of them.
         limit: At most this many images, from the first on; None for all.
         seed: Of data that is made, not read.
         resize: Shorter side in pixels, for data that comes in any size.
@@ -109,7 +120,10 @@ def load_data(
     if not entry.resizes and (resize is not None or center_crop is not None):
         able = ", ".join(sorted(other.usage for other in _entries.values() if other.resizes))
         raise ValueError(f"{entry.usage} has images of one size: resize and crop only {able}")
-    return entry.read(Request(location, split, limit, seed, resize, center_crop))
+    data = entry.read(Request(location, split, limit, seed, resize, center_crop))
+    if len(data) == limit and len(data.classes) > 1:
+        warn_if_one_class(set(data.labels.unique().tolist()), len(data))
+    return data
 
 
 def _find(name: str) -> tuple[_Entry, str]:

@@ -2,7 +2,7 @@
 
     ROOT/NAME/{train,test}_images.npy   uint8, N x 3 x 32 x 32
     ROOT/NAME/{train,test}_labels.npy   int64, N
-    ROOT/NAME/facts.json                where it came from, and the SHA-256 digests
+    ROOT/NAME/facts.json                where it came from, which variant it is, SHA-256 digests
 
 ROOT is `UPRIGHT_DATA` where that is set, else `upright` in the platform's cache folder. A set is
 written under another name and renamed when it is whole, so a folder called NAME is complete.
@@ -10,12 +10,12 @@ written under another name and renamed when it is whole, so a folder called NAME
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,23 +23,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from upright.data.facts import FACTS, Facts, read_facts, write_facts
 from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
-from upright.data.raw import RawSplit, find_fault
+from upright.data.raw import RawSplit, array_names
+from upright.data.recognise import Identity, in_words, recognise
 from upright.data.registry import Split
-from upright.files import sync_folder, write_whole
+from upright.files import sync_folder
 
 __all__ = [
     "Checked",
     "Stored",
     "cache_folder",
     "check",
+    "identify",
     "installed",
     "is_installed",
     "open_split",
     "save",
 ]
-
-_FACTS = "facts.json"
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,18 @@ class Stored:
     classes: int
     origin: str | None
     size_bytes: int
+    variant: str = ""
+    """As its facts tell, in words."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The faults that `check` found, one line each."""
+    """The faults that `check` found, one line each, and which variant the sound splits are."""
 
     name: str
     folder: Path
     faults: tuple[str, ...]
+    identities: Mapping[Split, Identity]
 
     @property
     def sound(self) -> bool:
@@ -82,15 +86,36 @@ def installed(*, root: Path | None = None) -> tuple[Stored, ...]:
 
 def is_installed(known: KnownSet, *, root: Path | None = None) -> bool:
     """Whether the cache has a set; `check` says whether it is sound, too."""
-    return _folder(known, root).joinpath(_FACTS).is_file()
+    return _folder(known, root).joinpath(FACTS).is_file()
 
 
 def check(name: str | KnownSet, *, root: Path | None = None) -> Checked:
-    """Compute the digests of a stored set again and compare them with the published arrays'."""
+    """Compute the digests of a stored set again, and compare them with those that are known.
+
+    Of a set that was accepted by the MD5 sums of its files, with those that were kept then.
+    """
     known = known_set(name)
     _require(known, root)
-    faults = [_fault_on_disk(known, split, root) for split in SPLITS]
-    return Checked(known.name, _folder(known, root), tuple(f for f in faults if f is not None))
+    faults: list[str] = []
+    identities: dict[Split, Identity] = {}
+    for split in SPLITS:
+        try:
+            raw = open_split(known, split, root=root)
+            identities[split] = recognise(known, split, raw, vouched=_kept_by(known, root))
+        except ValueError as error:
+            faults.append(str(error))
+    return Checked(known.name, _folder(known, root), tuple(faults), identities)
+
+
+def identify(split: Split, raw: RawSplit, *, root: Path | None = None) -> Identity | None:
+    """Which known set has this whole split, whichever files it was read from; None for other data.
+
+    A set of unknown content is known where the cache has it.
+    """
+    for known in KNOWN.values():
+        with suppress(ValueError):
+            return recognise(known, split, raw, vouched=_kept_by(known, root))
+    return None
 
 
 def open_split(known: KnownSet, split: Split, *, root: Path | None = None) -> RawSplit:
@@ -101,24 +126,28 @@ def open_split(known: KnownSet, split: Split, *, root: Path | None = None) -> Ra
     """
     _require(known, root)
     folder = _folder(known, root)
-    images, labels = (_map(known, folder / f"{split}_{part}.npy") for part in ("images", "labels"))
+    images, labels = (_map(known, folder / f"{name}.npy") for name in array_names(split))
     return RawSplit(images, labels)
 
 
 def save(
-    known: KnownSet, splits: Mapping[Split, RawSplit], *, origin: str, root: Path | None = None
+    known: KnownSet,
+    splits: Mapping[Split, RawSplit],
+    facts: Facts,
+    *,
+    root: Path | None = None,
 ) -> Path:
-    """Store checked splits, whole or not at all, in place of what was there; give the folder."""
+    """Store recognised splits, whole or not at all, in place of what was there; give the folder."""
     folder = _folder(known, root)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = _beside(folder)
     draft.mkdir()
     try:
         for split, raw in splits.items():
-            _write_array(draft / f"{split}_images.npy", raw.images)
-            _write_array(draft / f"{split}_labels.npy", raw.labels)
-        facts = {"name": known.name, "origin": origin, "sha256": dict(known.digests)}
-        write_whole(draft / _FACTS, json.dumps(facts, indent=1).encode())
+            images, labels = array_names(split)
+            _write_array(draft / f"{images}.npy", raw.images)
+            _write_array(draft / f"{labels}.npy", raw.labels)
+        write_facts(draft, known, facts)
         sync_folder(draft)
         _swap(draft, folder)
     finally:
@@ -153,29 +182,22 @@ def _beside(folder: Path) -> Path:
 
 def _describe(known: KnownSet, root: Path) -> Stored:
     folder, there = root / known.name, is_installed(known, root=root)
+    facts = read_facts(folder, known)
     return Stored(
         name=known.name,
         folder=folder,
         installed=there,
         counts=known.counts,
         classes=len(known.classes),
-        origin=_origin(folder) if there else None,
+        origin=facts.origin if there else None,
         size_bytes=sum(file.stat().st_size for file in folder.iterdir()) if there else 0,
+        variant=in_words(facts.identities),
     )
 
 
-def _origin(folder: Path) -> str:
-    try:
-        return str(json.loads((folder / _FACTS).read_bytes())["origin"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "unknown"
-
-
-def _fault_on_disk(known: KnownSet, split: Split, root: Path | None) -> str | None:
-    try:
-        return find_fault(known, split, open_split(known, split, root=root))
-    except ValueError as error:
-        return str(error)
+def _kept_by(known: KnownSet, root: Path | None) -> Callable[[Identity], bool]:
+    """What vouches for arrays that were accepted before: the facts beside them."""
+    return lambda found: found in read_facts(_folder(known, root), known).identities.values()
 
 
 def _map(known: KnownSet, path: Path) -> NDArray[Any]:

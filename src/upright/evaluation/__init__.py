@@ -1,12 +1,13 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
 from upright.evaluation.oracle import ORACLE, Locator, Oracle
-from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, Interval
+from upright.evaluation.result import AttackResult, ClassAccuracy, Evaluation, FooledPoses, Interval
 from upright.evaluation.run import evaluate
 
 __all__ = [
     "ORACLE",
     "AttackResult",
+    "ClassAccuracy",
     "Evaluation",
     "FooledPoses",
     "Interval",

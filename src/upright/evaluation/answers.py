@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from upright.checks import Model
-from upright.evaluation.score import rank
-from upright.logits import ask
+from upright.evaluation.score import Predictor, rank
 from upright.pose import Pose
+from upright.tiles import Room, images_at_once
 from upright.warp import warp
 
 __all__ = ["Answers", "answers"]
@@ -46,9 +46,9 @@ def answers(
         poses: of shape (M,).
         device: where to compute.
     """
-    batch = max(1, 128 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
+    predictor = Predictor(model, Room(images_at_once(images, 128)))
     asked = [
-        _ask(model, image[None].to(device), label, poses, batch)
+        _ask(predictor, image[None].to(device), label, poses)
         for image, label in zip(images, labels, strict=True)
     ]
     return Answers(
@@ -58,11 +58,11 @@ def answers(
     )
 
 
-def _ask(model: Model, image: Tensor, label: Tensor, poses: Pose, batch: int) -> Answers:
+def _ask(predictor: Predictor, image: Tensor, label: Tensor, poses: Pose) -> Answers:
     """Ask about one image, in batches of poses."""
     parts = [
-        ask(model, warp(image, Pose.unstack(part)[:, None]).flatten(0, 1)).float().cpu()
-        for part in poses.stack().split(batch)
+        predictor.peek(warp(image, Pose.unstack(part)[:, None]).flatten(0, 1)).float().cpu()
+        for part in poses.stack().split(predictor.room.batch_size)
     ]
     logits = torch.cat(parts)
     most, predicted = logits.softmax(1).max(1)

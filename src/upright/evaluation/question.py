@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from upright.attacks import Attack, parse_attack
+from upright.checks import check_at_least_1
 from upright.seeds import seed_for
 from upright.space import TransformSpace
 from upright.warp import Fill, Interpolation, check_options
@@ -27,8 +28,11 @@ class Question:
     canvas: int
     limit: int | None
     seed: int
+    top: int = 1
+    include_identity: bool = False
 
     def __post_init__(self) -> None:
+        check_at_least_1(limit=self.limit, top=self.top)
         check_options(self.fill, self.interpolation, self.canvas)
 
     @property
@@ -37,7 +41,10 @@ class Question:
         return 1 + sum(attack.passes_per_image for attack in self.attacks.values())
 
     def as_json(self) -> dict[str, object]:
-        return {
+        """Give it as states hold it: what older ones do not know is there only where it differs."""
+        later: dict[str, object] = {"top": self.top} if self.top != 1 else {}
+        later |= {"include identity": True} if self.include_identity else {}
+        return later | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
             "space": asdict(self.space),
             "only accuracy": self.only_accuracy,

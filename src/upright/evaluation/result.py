@@ -12,7 +12,15 @@ from torch import Tensor
 from upright.evaluation.oracle import ORACLE
 from upright.pose import Pose
 
-__all__ = ["AttackResult", "Evaluation", "FooledPoses", "Interval", "pack_bits", "wilson_interval"]
+__all__ = [
+    "AttackResult",
+    "ClassAccuracy",
+    "Evaluation",
+    "FooledPoses",
+    "Interval",
+    "pack_bits",
+    "wilson_interval",
+]
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,9 @@ class AttackResult:
     misclassified; None when only the accuracy was asked."""
     worst_loss: Tensor | None
     """The cross-entropy at that pose."""
+    worst_class: Tensor | None
+    """int64: the class of the largest logit at that pose; None when only the accuracy was asked, or
+    where a state of an older version has none."""
     fooled: FooledPoses | None
     """For attacks that try the same poses on all images: which of them fool which images."""
     forward_passes: int
@@ -84,6 +95,17 @@ class AttackResult:
         return wilson_interval(int(self.correct.sum()), len(self.correct))
 
 
+@dataclass(frozen=True)
+class ClassAccuracy:
+    """Accuracies over the images of one class, as fractions."""
+
+    label: int
+    images: int
+    natural: float
+    attacks: dict[str, float]
+    """By the name of the attack."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """Natural accuracy, and what each attack left of it."""
@@ -97,14 +119,17 @@ class Evaluation:
     seconds: float
     oracle: bool = False
     """Whether it is of an ``Oracle``, and says nothing about a defence."""
+    top: int = 1
+    """Among how many of the largest logits the true class has to be for an answer to be right."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __repr__(self) -> str:
         under = "".join(f", {name} {found.accuracy:.4f}" for name, found in self.attacks.items())
-        note = f"; {ORACLE}" if self.oracle else ""
-        return f"Evaluation({len(self)} images: natural {self.natural_accuracy:.4f}{under}{note})"
+        of, note = f", top-{self.top}" if self.top > 1 else "", f"; {ORACLE}" if self.oracle else ""
+        natural = f"natural {self.natural_accuracy:.4f}"
+        return f"Evaluation({len(self)} images{of}: {natural}{under}{note})"
 
     @property
     def natural_accuracy(self) -> float:
@@ -113,6 +138,29 @@ class Evaluation:
     @property
     def natural_interval(self) -> Interval:
         return wilson_interval(int(self.natural_correct.sum()), len(self))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said wherever the figures are shown."""
+        above = [
+            name for name, result in self.attacks.items() if result.accuracy > self.natural_accuracy
+        ]
+        never = "does not try images as they are; with include_identity it does"
+        notes = [f"{name} is above natural accuracy: it {never}" for name in above]
+        return (*([ORACLE] if self.oracle else []), *notes)
+
+    def per_class(self) -> list[ClassAccuracy]:
+        """Give the accuracies of each class that has images, in the order of classes."""
+        return [self._of_class(label) for label in self.labels.unique().tolist()]
+
+    def _of_class(self, label: int) -> ClassAccuracy:
+        its = self.labels == label
+        under = {
+            name: float(result.correct[its].double().mean())
+            for name, result in self.attacks.items()
+        }
+        natural = float(self.natural_correct[its].double().mean())
+        return ClassAccuracy(label, images=int(its.sum()), natural=natural, attacks=under)
 
     def summary(self) -> dict[str, object]:
         """Give the figures in a form that JSON holds; accuracies are fractions."""
@@ -130,7 +178,8 @@ class Evaluation:
                 for name, result in self.attacks.items()
             },
             "seconds": round(self.seconds, 3),
-            **({"note": ORACLE} if self.oracle else {}),
+            **({"top": self.top} if self.top > 1 else {}),
+            **({"note": "; ".join(self.notes)} if self.notes else {}),
         }
 
 

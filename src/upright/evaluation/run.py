@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from torch import Tensor
@@ -18,15 +17,26 @@ from torch import Tensor
 from upright import checks
 from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.oracle import Oracle
+from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question, named_attacks
-from upright.evaluation.result import AttackResult, Evaluation, FooledPoses, pack_bits
-from upright.evaluation.score import Move, Predictor, WorstLoss, is_fooled, loss_of
+from upright.evaluation.result import Evaluation, pack_bits
+from upright.evaluation.score import (
+    Move,
+    Notes,
+    Predictor,
+    WorstLoss,
+    is_fooled,
+    loss_of,
+    or_as_it_is,
+    rank,
+)
 from upright.evaluation.state import Piece, State, StateFiles, checksum
-from upright.evaluation.stream import Chunk, Data, chunks, count_images
-from upright.evaluation.survival import HardestFirst, survivors
+from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
+from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
+from upright.tiles import Room, images_at_once
 from upright.warp import Fill, Interpolation, warp
 
 __all__ = ["evaluate"]
@@ -41,6 +51,8 @@ def evaluate(
     attacks: Sequence[str | Attack] = ("grid-775",),
     space: TransformSpace = PAPER,
     only_accuracy: bool = False,
+    top: int = 1,
+    include_identity: bool = False,
     fill: Fill = "black",
     interpolation: Interpolation = "bilinear",
     canvas: int = 0,
@@ -56,17 +68,26 @@ def evaluate(
 
     Args:
         model: any callable from float images in [0, 1], N x C x H x W, to logits, N x classes; or
-            an ``Oracle``, whose result says that it is one.
-        data: a pair of tensors (images, labels), a Dataset, a DataLoader, or any iterable of
-            batches; images float in [0, 1], or uint8.
+            an ``Oracle``, whose result says that it is one. A module that refuses images in their
+            dtype gets them in that of its weights, such as float16, after the warp.
+        data: a pair (images, labels) or a dict of them; or a Dataset, a DataLoader, or anything
+            that gives samples or batches which are such pairs or dicts. Images are float in [0, 1]
+            or uint8, N x C x H x W, or pictures of PIL; of a dict they are called ``pixel_values``,
+            ``image``, ``img`` or ``images``, labels ``labels``, ``label``, ``target`` or
+            ``targets``.
         attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
         space: the poses to search.
         only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
             the same accuracy in fewer passes.
+        top: an answer is right where the true class is among so many largest logits: 5 gives top-5
+            accuracies, natural and worst-case. A pose fools a model where its answer is not right.
+        include_identity: let every attack try images as they are, too, which random poses and
+            gradient steps leave out, and with it the paper. It costs no pass.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
-        canvas: pad all images by this many black pixels first, so that no pose crops them.
-        limit: use the first so many images only.
+        canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
+            of the fill's colour.
+        limit: use the first so many images only; which these are depends on the order of the data.
         batch_size: at most so many images at once; halved when they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
@@ -85,9 +106,11 @@ def evaluate(
         interpolation=interpolation,
         canvas=canvas,
         limit=limit,
+        top=top,
+        include_identity=include_identity,
         seed=0 if generator is None else int(torch.randint(2**62, (), generator=generator)),
     )
-    checks.check_at_least_1(limit=limit, batch_size=batch_size)
+    checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = isinstance(model, Oracle)
@@ -95,9 +118,14 @@ def evaluate(
     asked = question.as_json() | ({"oracle": True} if oracle else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
-    with _bar(progress, count_images(data, limit), question) as advance, torch.no_grad():
-        predictor = Predictor(model, batch_size or 0, advance)
+    with (
+        _bar(progress, count_images(data, limit), question) as advance,
+        torch.inference_mode(False),  # under which a caller may be, and an attack climb
+        torch.no_grad(),
+    ):
+        predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
+        examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -105,7 +133,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _result(kept, question, oracle=oracle)
+    return outcome(kept, question, oracle=oracle)
 
 
 @dataclass
@@ -118,6 +146,8 @@ class _Examination:
     kept: State
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
+    cut_at: int | None = None
+    seen: set[int] = field(default_factory=set)
 
     def unfinished(
         self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
@@ -129,12 +159,14 @@ class _Examination:
         known, claims = dict(self.kept.pieces), ranks.claims()
         mine, turn = next(claims), 0
         for chunk in source:
+            checks.check_layout(chunk.images)
             checks.check_images(chunk.images)
             place = device or chunk.images.device
             placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
+            self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
             if piece is not None and piece.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
@@ -149,18 +181,26 @@ class _Examination:
 
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
-        pixels = chunk.images.shape[-1] * chunk.images.shape[-2]
-        self.predictor.batch_size = self.predictor.batch_size or _batch_size(pixels, chunk.images)
+        room = self.predictor.room
+        room.batch_size = room.batch_size or _batch_size(chunk.images)
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
-        few = self.move(F.pad(chunk.images[:16], [self.question.canvas] * 4), Pose.zeros(1))
+        few = self.move(_on_canvas(chunk.images[:16], self.question), Pose.zeros(1))
         logits = self.predictor.peek(few)
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits, self.predictor.peek(few))
         self.classes = logits.shape[1]
+        checks.check_top(self.question.top, self.classes)
         if not _alike(self.kept.once("first_logits", logits.float()), logits):
             raise ValueError(
                 "the state belongs to another model or other data; remove it or name another file"
             )
+
+    def _look_at_classes(self, chunk: Chunk) -> None:
+        """Tell whether the images up to a limit are of more than one class, once all were seen."""
+        if self.cut_at is not None and self.classes > 1:
+            self.seen |= set(chunk.labels.unique().tolist())
+            if chunk.start + len(chunk) == self.cut_at:
+                checks.warn_if_one_class(self.seen, self.cut_at)
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
@@ -168,9 +208,11 @@ class _Examination:
         space = self.question.space.in_pixels(*chunk.images.shape[-2:])
         score = WorstLoss(
             self.predictor,
-            F.pad(chunk.images, [self.question.canvas] * 4),
+            _on_canvas(chunk.images, self.question),
             chunk.labels.long(),
             self.move,
+            partial(rank, top=self.question.top),
+            None if self.question.only_accuracy else Notes(),
         )
         natural = score(Pose.zeros(1, 1))[0]
         piece.keep(
@@ -182,10 +224,11 @@ class _Examination:
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
-                fallen = is_fooled(natural) & _has_zero(poses)
+                with_zero = self.question.include_identity or has_zero(poses)
+                fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             else:
-                self._keep_worst(piece, name, score, space, generator)
+                self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
             piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
         piece.totals["seconds"] = time.perf_counter() - began
@@ -196,6 +239,7 @@ class _Examination:
         piece: Piece,
         name: str,
         score: WorstLoss,
+        natural: Tensor,
         space: TransformSpace,
         generator: torch.Generator,
     ) -> None:
@@ -210,6 +254,8 @@ class _Examination:
                 self.kept.once(f"{name}/grid", poses[:, 0].stack())
         else:
             worst = attack.search(score, space, count, generator=generator)
+        if self.question.include_identity:
+            worst = or_as_it_is(worst, natural)
         piece.keep(
             **{
                 f"{name}/fooled": is_fooled(worst.score),
@@ -217,11 +263,15 @@ class _Examination:
                 f"{name}/loss": loss_of(worst.score),
             }
         )
+        if not self.question.only_accuracy:
+            piece.keep(**{f"{name}/class": score.class_at(worst)})
 
 
-def _has_zero(poses: Pose) -> bool:
-    """Whether all images try the zero pose, whose outcome is known from the natural pass."""
-    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
+def _on_canvas(images: Tensor, question: Question) -> Tensor:
+    """Images with the canvas around them; a zero pose changes nothing else."""
+    if not question.canvas:
+        return images
+    return warp(images, Pose.zeros(1), fill=question.fill, canvas=question.canvas)
 
 
 def _move(model: checks.Model, question: Question) -> Move:
@@ -230,43 +280,14 @@ def _move(model: checks.Model, question: Question) -> Move:
     return partial(move, fill=question.fill, interpolation=question.interpolation)
 
 
-def _result(kept: State, question: Question, *, oracle: bool) -> Evaluation:
-    if not kept.pieces:
-        raise ValueError("the data set is empty: there is nothing to evaluate")
-    return Evaluation(
-        natural_correct=~kept.joined("natural_fooled"),
-        natural_loss=kept.joined("natural_loss"),
-        labels=kept.joined("labels"),
-        classes=kept.constants["first_logits"].shape[1],
-        attacks={name: _attack_result(kept, name) for name in question.attacks},
-        seconds=kept.total("seconds"),
-        oracle=oracle,
-    )
-
-
-def _attack_result(kept: State, name: str) -> AttackResult:
-    pose, bits = kept.optional(f"{name}/pose"), kept.optional(f"{name}/bits")
-    grid = kept.constants.get(f"{name}/grid")
-    return AttackResult(
-        attack=name,
-        correct=~kept.joined(f"{name}/fooled"),
-        worst_pose=None if pose is None else Pose.unstack(pose),
-        worst_loss=kept.optional(f"{name}/loss"),
-        fooled=None if grid is None or bits is None else FooledPoses(Pose.unstack(grid), bits),
-        forward_passes=int(kept.total(f"{name}/passes")),
-        seconds=kept.total(f"{name}/seconds"),
-    )
-
-
 def _alike(kept: Tensor, logits: Tensor) -> bool:
     same_form = kept.shape == logits.shape and kept.dtype == torch.float32
     return same_form and torch.allclose(kept, logits.float().cpu(), rtol=0.02, atol=0.02)
 
 
-def _batch_size(pixels: int, images: Tensor) -> int:
+def _batch_size(images: Tensor) -> int:
     """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
-    at_32_by_32 = 8192 if images.is_cuda else 128
-    return max(8, at_32_by_32 * 32 * 32 // pixels)
+    return images_at_once(images, 8192 if images.is_cuda else 128)
 
 
 def _device(model: object, device: torch.device | str | None) -> torch.device | None:

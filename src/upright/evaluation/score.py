@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from upright.checks import Model, check_numbers
+from upright.attacks import WorstCase
+from upright.checks import Model, check_numbers, explain_channels
 from upright.logits import ask
 from upright.pose import Pose
+from upright.tiles import Room, Rows, Tiles, is_out_of_memory
 from upright.warp import warp
 
-__all__ = ["Move", "Predictor", "WorstLoss", "is_fooled", "loss_of", "rank"]
+__all__ = ["Move", "Notes", "Predictor", "WorstLoss", "is_fooled", "loss_of", "or_as_it_is", "rank"]
 
 Move = Callable[[Tensor, Pose], Tensor]
 """Gives images under poses, as ``warp`` does."""
 
 # More than any cross-entropy of a correctly classified image: that is below log(classes).
 _RIGHT = 1000.0
+# Right among several has no such bound: a loss beyond this one counts as this one.
+_MOST = _RIGHT - 1
 
 
-def rank(logits: Tensor, labels: Tensor) -> Tensor:
+def rank(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     """Order poses as the paper does: first misclassified or not, then by cross-entropy.
 
-    Misclassified: the loss. Correct: the loss less a constant, so that it lies below every
-    misclassified one. In float64, where the constant costs no digit of a float32 loss.
+    Misclassified: the loss. Correct, which is that the true class is among the ``top`` largest
+    logits: the loss less a constant, so that it lies below every misclassified one. In float64,
+    where the constant costs no digit of a float32 loss.
     """
     loss = F.cross_entropy(logits.double(), labels, reduction="none")
-    return loss - _RIGHT * (logits.argmax(1) == labels)
+    return torch.where(_is_right(logits, labels, top), loss.clamp(max=_MOST) - _RIGHT, loss)
+
+
+def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
+    """Whether fewer than ``top`` classes stand before the true one; of equals, the first does."""
+    own = logits.gather(1, labels[:, None])
+    earlier = torch.arange(logits.shape[1], device=labels.device) < labels[:, None]
+    return ((logits > own) | ((logits == own) & earlier)).sum(1) < top
 
 
 def is_fooled(value: Tensor) -> Tensor:
@@ -43,44 +55,74 @@ def loss_of(value: Tensor) -> Tensor:
     return torch.where(is_fooled(value), value, value + _RIGHT)
 
 
+def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
+    """Take the zero pose, of this rank, for images to which it does more than what was found."""
+    worse = natural > worst.score
+    pose = torch.where(worse[:, None], 0.0, worst.pose.stack())
+    return WorstCase(
+        Pose.unstack(pose), torch.where(worse, natural, worst.score), worst.forward_passes
+    )
+
+
 @dataclass
 class Predictor:
-    """Asks a model for logits, never for more images at once than fit."""
+    """Asks a model for logits, and counts how often."""
 
     model: Model
-    batch_size: int
+    room: Room
     advance: Callable[[int], None] = lambda _: None
+    dtype: torch.dtype | None = None
+    """In which the model gets images; None for as they are."""
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits = ask(self.model, images)
+        logits = self._ask(images)
         self.passes += len(images)
         self.advance(len(images))
         return logits
 
     def peek(self, images: Tensor) -> Tensor:
         """Ask without counting it: for a look at the model before anything is measured."""
-        parts = images.split(self.batch_size)
+        parts = images.split(self.room.batch_size)
         try:
-            logits = torch.cat([ask(self.model, part) for part in parts])
+            logits = torch.cat([self._ask(part) for part in parts])
         except (MemoryError, RuntimeError) as error:
-            self.make_room(min(self.batch_size, len(images)), error)
+            self._give_way(images, error)
             return self.peek(images)
         check_numbers(logits)
         return logits
 
-    def make_room(self, tried: int, error: Exception) -> None:
-        """Take smaller batches from now on, after one of ``tried`` images did not fit."""
-        if not _is_out_of_memory(error):
-            raise error
-        if tried <= 1:
-            raise MemoryError(
-                "the model does not fit into memory with a single image; "
-                "use a smaller model, smaller images or another device"
-            ) from error
-        self.batch_size = tried // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+    def _ask(self, images: Tensor) -> Tensor:
+        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
+
+    def _give_way(self, images: Tensor, error: Exception) -> None:
+        """Ask for fewer images next time, or in the weights' dtype; or say what is wrong.
+
+        A model that takes images as they are gets them so, and may convert them itself.
+        """
+        wanted = _dtype_of(self.model)
+        refused = not is_out_of_memory(error)
+        if refused and self.dtype is None and wanted not in (None, images.dtype):
+            self.dtype = wanted
+            return
+        explain_channels(images, error)
+        self.room.make_room(min(self.room.batch_size, len(images)), error)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The class of every answer: what was seen at a worst pose need not be asked again."""
+
+    answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    """Of images by their rows: the rank, and the class of the largest logit."""
+
+    def class_at(self, ranks: Tensor) -> Tensor | None:
+        """Give the class at the answer of this rank to each image; None where one has no such."""
+        found = torch.full_like(ranks, -1, dtype=torch.int64)
+        for rows, values, classes in self.answers:
+            its = values == ranks[rows]
+            found[rows[its]] = classes[its]
+        return found if (found >= 0).all() else None
 
 
 @dataclass(frozen=True)
@@ -91,72 +133,50 @@ class WorstLoss:
     images: Tensor
     labels: Tensor
     move: Move = warp
+    value: Callable[[Tensor, Tensor], Tensor] = rank
+    """What logits and labels are worth."""
+    notes: Notes | None = None
+    """Where classes are kept, if they are."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        position = pose.stack().to(self.images.device)  # once: a copy from the host waits
-        if position.requires_grad and position.ndim > 2:
-            position = position.expand(-1, len(self.images), -1)  # each image has its own slope
-        if position.ndim > 2 and position.shape[-2] == 1:
-            values = self._tile(position[..., 0, :], self.images, self.labels)
-        else:
-            count = len(self.images)
-            row = torch.arange(count, device=self.images.device).expand(position.shape[:-1])
-            values = self._pairs(position.reshape(-1, 3), row.reshape(-1))
-            values = values.reshape(position.shape[:-1])
+        tiles = Tiles(self.predictor.room, len(self.images), self.images.device, self._ranks)
+        values = tiles(pose)
         check_numbers(values)
         return values
 
     def restrict(self, rows: Tensor) -> WorstLoss:
         """Score some of the images only."""
-        return WorstLoss(self.predictor, self.images[rows], self.labels[rows], self.move)
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
 
-    def _tile(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Score every pose on every image: poses x images, in tiles that fit."""
-        batch, poses, count = self.predictor.batch_size, len(positions), len(images)
-        if count > batch:
-            parts = zip(images.split(batch), labels.split(batch), strict=True)
-            return torch.cat([self._tile(positions, *part) for part in parts], 1)
-        if poses * count > batch and poses > 1:
-            parts_ = positions.split(max(1, batch // count))
-            return torch.cat([self._tile(part, images, labels) for part in parts_])
-        try:
-            values = self._ranks(positions[:, None], images, labels)
-            return values.reshape(poses, count)
-        except (MemoryError, RuntimeError) as error:
-            self.predictor.make_room(poses * count, error)
-        return self._tile(positions, images, labels)
+    def with_own_notes(self) -> WorstLoss:
+        """Keep apart what is noted from now on, if anything is."""
+        return self if self.notes is None else replace(self, notes=Notes([*self.notes.answers]))
 
-    def _pairs(self, positions: Tensor, rows: Tensor) -> Tensor:
-        """Score each pose on the image in its row, in batches that fit."""
-        batch = self.predictor.batch_size
-        if len(positions) > batch:
-            parts = zip(positions.split(batch), rows.split(batch), strict=True)
-            return torch.cat([self._pairs(*part) for part in parts])
-        try:
-            return self._ranks(positions, self.images[rows], self.labels[rows])
-        except (MemoryError, RuntimeError) as error:
-            self.predictor.make_room(len(positions), error)
-        return self._pairs(positions, rows)
+    def class_at(self, worst: WorstCase) -> Tensor:
+        """Give the class at what an attack found: as noted, or else asked once more."""
+        ranks = worst.score.to(self.images.device)
+        noted = None if self.notes is None else self.notes.class_at(ranks)
+        return self.predicted(worst.pose) if noted is None else noted
 
-    def _ranks(self, positions: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Rank one batch; where a gradient is asked, it is taken at once.
+    def predicted(self, pose: Pose) -> Tensor:
+        """Ask for the class of the largest logit under a pose of each image."""
+        return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
 
-        The result then is the linear function that has the value and the gradient of the rank: the
-        model's graph is freed with its batch, and memory stays bounded by one batch.
-        """
-        wants_gradient = torch.is_grad_enabled() and positions.requires_grad
-        here = positions.detach().requires_grad_(wants_gradient)
-        moved = self.move(images, Pose.unstack(here)).flatten(0, -4)
-        repeats = len(moved) // len(labels)
-        value = rank(self.predictor(moved), labels.repeat(repeats))
-        if not (wants_gradient and value.requires_grad):
-            return value.detach()
-        (slope,) = torch.autograd.grad(value.sum(), here)
-        linear = (slope * (positions - here.detach())).sum(-1)
-        return value.detach() + linear.to(value)
+    def _ranks(self, positions: Tensor, rows: Rows) -> Tensor:
+        """Rank one tile."""
+        images, labels = self.images[rows], self.labels[rows]
+        moved = self.move(images, Pose.unstack(positions))
+        asked = moved.flatten(0, -4)
+        logits, tries = self.predictor(asked), len(asked) // len(labels)
+        value = self.value(logits, labels.repeat(tries))
+        if self.notes is not None:
+            row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
+            self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
+        return value.reshape(moved.shape[:-3])
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        "not enough memory" in str(error) or "can't allocate memory" in str(error)
-    )
+def _dtype_of(model: object) -> torch.dtype | None:
+    """The dtype of a module's weights; None where they have several, and for other callables."""
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
+    return dtypes.pop() if len(dtypes) == 1 else None

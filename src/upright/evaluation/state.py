@@ -69,6 +69,11 @@ class State:
         known = any(name in piece.arrays for piece in self.pieces.values())
         return self.joined(name) if known else None
 
+    def if_whole(self, name: str) -> Tensor | None:
+        """Give an array that pieces of older versions do not have; None where one has none."""
+        whole = all(name in piece.arrays for piece in self.pieces.values())
+        return self.joined(name) if whole else None
+
     def total(self, name: str) -> float:
         if not all(name in piece.totals for piece in self.pieces.values()):
             raise ValueError(f"the state has no whole {name}; remove it")
@@ -122,8 +127,9 @@ def save_state(path: Path, state: State) -> None:
         "question": json.dumps(state.question, sort_keys=True),
         "pieces": json.dumps([[at, it.images, it.checksum, it.totals] for at, it in pieces]),
     }
-    names = pieces[0][1].arrays if pieces else {}
-    arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in names}
+    # Pieces that an older version measured may lack some.
+    names = set.intersection(*(set(piece.arrays) for _, piece in pieces)) if pieces else set()
+    arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in sorted(names)}
     arrays |= state.constants
     write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
 
@@ -140,6 +146,7 @@ def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
     done = sum(images for _, images, _, _ in about)
     for name, array in arrays.items():
         wrong = array.ndim == 0 or (name.startswith(_PIECES) and len(array) != done)
+        wrong |= name.endswith("/class") and array.dtype != torch.int64
         if wrong or (name.endswith("fooled") and array.dtype != torch.bool):
             raise ValueError(f"{name} are not those of {done} images")
 
@@ -171,8 +178,8 @@ def load_state(path: Path, question: dict[str, object]) -> State:
         raise ValueError(
             f"{path} is not the state of an evaluation ({error}); remove it"
         ) from error
-    if asked != json.loads(json.dumps(question)):
-        differing = sorted(key for key in question if asked.get(key) != question[key])
+    if asked != (wanted := json.loads(json.dumps(question))):
+        differing = sorted(key for key in asked | wanted if asked.get(key) != wanted.get(key))
         raise ValueError(
             f"{path} belongs to another evaluation (other {', '.join(differing) or 'settings'}); "
             "remove it or name another file"

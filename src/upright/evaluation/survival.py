@@ -14,7 +14,7 @@ from upright.evaluation.score import WorstLoss, is_fooled
 from upright.pose import Pose
 from upright.space import TransformSpace
 
-__all__ = ["HardestFirst", "survivors"]
+__all__ = ["HardestFirst", "has_zero", "survivors"]
 
 
 class HardestFirst:
@@ -48,7 +48,7 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
     predictor.advance(int((~alive).sum()) * len(poses))
     while untried.any() and alive.any():
         rows = alive.nonzero()[:, 0]
-        now = hardest.pick(untried, max(1, predictor.batch_size // len(rows)))
+        now = hardest.pick(untried, max(1, predictor.room.batch_size // len(rows)))
         untried[now] = False
         tried = poses[now] if poses.shape[-1] == 1 else poses[now][:, rows.cpu()]
         fooled = is_fooled(score.restrict(rows)(tried))
@@ -57,3 +57,8 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
         alive[rows[fell]] = False
         predictor.advance(int(fell.sum()) * int(untried.sum()))
     return alive
+
+
+def has_zero(poses: Pose) -> bool:
+    """Whether all images try the zero pose, whose outcome is known from the natural pass."""
+    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())

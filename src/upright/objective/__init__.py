@@ -1,13 +1,16 @@
 """Objectives: the paper's training methods as points of one product."""
 
+from upright.objective.criterion import Criterion
 from upright.objective.locnet import LocNet, LocNetLoss, located_pose, make_loss, parse_objective
-from upright.objective.loss import LossTerms, RegularizedLoss, evaluation_mode
+from upright.objective.loss import LossTerms, RegularizedLoss
+from upright.objective.modes import evaluation_mode
 from upright.objective.notation import GRAMMAR, name_penalty
 from upright.objective.product import Batch, Objective, Target
 
 __all__ = [
     "GRAMMAR",
     "Batch",
+    "Criterion",
     "LocNet",
     "LocNetLoss",
     "LossTerms",

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, check_fill, warp
 
 __all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
 
-_TEXT = re.compile(r"LocNet\s*\(\s*(\w+)\s*\)", re.IGNORECASE)
+_TEXT = re.compile(r"LocNet\s*\(\s*(#?\w+)\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class LocNet:
     fill: Fill = "black"
 
     def __post_init__(self) -> None:
-        if self.fill not in get_args(Fill):
-            raise ValueError(f"fill {self.fill!r} is not one of {', '.join(get_args(Fill))}")
+        check_fill(self.fill)
 
     def __str__(self) -> str:
         return f"LocNet({self.fill})"
@@ -45,8 +44,7 @@ class LocNet:
 def parse_objective(text: str, *, weight: float | None = None) -> Objective | LocNet:
     """Read any objective, the paper's notation or ``LocNet(fill)``."""
     if match := _TEXT.fullmatch(text.strip()):
-        fill: Fill = match[1]  # type: ignore[assignment]  # checked by LocNet
-        return LocNet(fill)
+        return LocNet(match[1])
     return Objective.parse(text, weight=weight)
 
 
@@ -62,7 +60,7 @@ class LocNetLoss(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.objective, self.space, self.generator = objective, space, generator
+        self.objective, self.space, self.draws = objective, space, Draws(generator)
         self.interpolation: Interpolation = interpolation
 
     def forward(
@@ -75,10 +73,8 @@ class LocNetLoss(nn.Module):
     ) -> LossTerms:
         """Move each image by a random pose, and compare it with what the network says of it."""
         del labels, search_model
-        if self.generator is None:
-            self.generator = torch.Generator(images.device).manual_seed(0)
         space = self.space.in_pixels(*images.shape[-2:])
-        pose = space.sample(len(images), generator=self.generator)
+        pose = space.sample(len(images), generator=self.draws.next(images.device))
         moved = warp(images, pose, fill=self.objective.fill, interpolation=self.interpolation)
         found = model(moved)
         error = F.mse_loss(found.float(), _fractions(pose, space))
@@ -100,11 +96,13 @@ def make_loss(
     interpolation: Interpolation,
     generator: torch.Generator,
 ) -> RegularizedLoss | LocNetLoss:
-    """Make the loss of any objective."""
+    """Make the loss of any objective, for images and labels that have been checked."""
     parsed = parse_objective(objective)
     if isinstance(parsed, LocNet):
         return LocNetLoss(parsed, space, interpolation=interpolation, generator=generator)
-    return RegularizedLoss(parsed, space, interpolation=interpolation, generator=generator)
+    return RegularizedLoss(
+        parsed, space, interpolation=interpolation, generator=generator, check=False
+    )
 
 
 def located_pose(outputs: Tensor, space: TransformSpace) -> Pose:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.attacks import CandidateSearch, Score, pick_worst
+from upright.attacks import CandidateSearch
 from upright.checks import Model
-from upright.logits import ask
+from upright.objective.criterion import Criterion, accuracy_of, is_cross_entropy, training_loss
+from upright.objective.draws import Draws
+from upright.objective.inspection import Ask, Inspection, ask_widely
+from upright.objective.modes import evaluation_mode, without_synchronisation
 from upright.objective.product import Batch, Objective, Target
+from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
 from upright.space import PAPER, TransformSpace
+from upright.tiles import Room
 from upright.warp import Fill, Interpolation, warp
 
-__all__ = ["LossTerms", "RegularizedLoss", "evaluation_mode"]
+__all__ = ["LossTerms", "RegularizedLoss"]
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,9 @@ class LossTerms:
     total: Tensor
     """What to call ``backward`` on."""
     natural_loss: Tensor | None
-    """Mean cross-entropy of the originals."""
+    """Cross-entropy of the originals: their mean, or what a criterion of one's own gives."""
     transformed_loss: Tensor | None
-    """Mean cross-entropy of the transformed images."""
+    """The same of the transformed images."""
     penalty: Tensor | None
     """Mean penalty, before its weight."""
     natural_accuracy: Tensor | None
@@ -54,9 +57,15 @@ class RegularizedLoss(nn.Module):
     Args:
         objective: what to minimise, or its name in the paper's notation.
         space: the poses to search.
+        criterion: takes the place of the cross-entropy, in the search and in the loss: an
+            ``nn.CrossEntropyLoss`` with label smoothing or class weights, or any function of
+            logits and labels that gives one loss for each image.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
-        generator: poses are drawn from it, by default from one of its own with seed 0.
+        generator: poses are drawn from it. By default they follow from ``torch.manual_seed``, the
+            rank and the number of the call, and ``state_dict`` holds how to go on.
+        check: look at what is given: at all of the first batch, and of later ones at what costs
+            nothing.
     """
 
     def __init__(
@@ -64,16 +73,21 @@ class RegularizedLoss(nn.Module):
         objective: Objective | str,
         space: TransformSpace = PAPER,
         *,
+        criterion: Criterion | None = None,
         fill: Fill = "black",
         interpolation: Interpolation = "bilinear",
         generator: torch.Generator | None = None,
+        check: bool = True,
     ) -> None:
         super().__init__()
         parsed = Objective.parse(objective) if isinstance(objective, str) else objective
         self.objective, self.space = parsed, space
+        self.criterion: Criterion = nn.CrossEntropyLoss() if criterion is None else criterion
         self.fill: Fill = fill
         self.interpolation: Interpolation = interpolation
-        self.generator = generator
+        self.draws = Draws(generator)
+        self._inspection = Inspection() if check else None
+        self._rooms: dict[tuple[torch.device, torch.Size], Room] = {}
 
     def extra_repr(self) -> str:
         return f"{self.objective}, {self.space}"
@@ -91,133 +105,87 @@ class RegularizedLoss(nn.Module):
         Args:
             model: from images to logits.
             images: float in [0, 1], N x C x H x W.
-            labels: class numbers, N.
+            labels: class numbers, N; or probabilities, N x classes, as mixup makes them.
             search_model: a faster stand-in that answers as ``model`` does in evaluation mode.
         """
-        objective = self.objective
-        repeated = _repeated(images, objective.draws)
-        poses = self._search(
-            model if search_model is None else search_model,
-            images,
-            repeated,
-            _repeated(labels, objective.draws),
-        )
+        objective, ask = self.objective, self._asking(images, labels)
+        if labels.ndim == 1 and is_cross_entropy(self.criterion):
+            labels = labels.long()
+        searched = model if search_model is None else search_model
+        poses = self._search(ask, searched, images, labels)
         different = list({id(pose): pose for pose in poses.values()}.values())
+        copies = repeated(images, objective.draws)
         parts = [images] if objective.sees_originals else []
         with torch.no_grad():
-            parts += [self._warp(repeated, pose) for pose in different]
-        answers = _answers(model, parts)
+            parts += [self._warp(copies, pose) for pose in different]
+        answers = _answers(partial(ask, model), parts)
         natural = answers[0] if objective.sees_originals else None
         moved = answers[int(objective.sees_originals) :]
         transformed = dict(zip(map(id, different), moved, strict=True))
         by_target = {target: transformed[id(pose)] for target, pose in poses.items()}
-        return _terms(objective, natural, by_target, labels, poses)
+        return self._terms(natural, by_target, labels, poses)
+
+    def _asking(self, images: Tensor, labels: Tensor) -> Ask:
+        """Check a batch, and give what asks models about it."""
+        if self._inspection is None:
+            return ask_widely
+        return self._inspection.begin(images, labels, self.criterion)
 
     def _warp(self, images: Tensor, pose: Pose) -> Tensor:
         return warp(images, pose, fill=self.fill, interpolation=self.interpolation)
 
-    def _search(
-        self, model: Model, images: Tensor, repeated: Tensor, labels: Tensor
-    ) -> dict[Target, Pose]:
+    def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""
         attack, targets = self.objective.attack, self.objective.targets
         if attack is None or not targets:
             return {}
-        space, count = self.space.in_pixels(*images.shape[-2:]), len(repeated)
-        generator = self._generator(images.device)
+        space = self.space.in_pixels(*images.shape[-2:])
+        generator = self.draws.next(images.device)
         if self.objective.single_try:
             assert isinstance(attack, CandidateSearch)
+            count = self.objective.draws * len(images)
             only = attack.candidates(space, count, generator=generator).stack()[0]
             return dict.fromkeys(targets, Pose.unstack(only.expand(count, 3)))
-        with evaluation_mode(model), torch.no_grad():
-            search = _Search(self, model, images, repeated, labels)
-            if not isinstance(attack, CandidateSearch):
-                return {
-                    target: attack.worst_pose(
-                        search.score(target), space, count, generator=generator
-                    )
-                    for target in targets
-                }
-            # One list serves both targets: each still sees draws from the same distribution.
-            candidates = attack.candidates(space, count, generator=generator)
-            logits = search.logits(candidates, with_originals="penalty" in targets)
-            return {
-                target: pick_worst(candidates, search.value(target, logits)).pose
-                for target in targets
-            }
+        search = Search(
+            objective=self.objective,
+            criterion=self.criterion,
+            ask=partial(ask, model),
+            move=self._warp,
+            room=self._rooms.setdefault((images.device, images.shape[-2:]), room_for(images)),
+            images=images,
+            labels=labels,
+        )
+        with evaluation_mode(model), without_synchronisation(model), torch.no_grad():
+            return search.worst_poses(space, generator)
 
-    def _generator(self, device: torch.device) -> torch.Generator:
-        if self.generator is None:
-            self.generator = torch.Generator(device).manual_seed(0)
-        return self.generator
-
-
-@dataclass
-class _Search:
-    """The scores that attacks maximise in a training step."""
-
-    loss: RegularizedLoss
-    model: Model
-    images: Tensor
-    repeated: Tensor
-    labels: Tensor
-
-    @cached_property
-    def originals(self) -> Tensor:
-        """The logits of the originals."""
-        with torch.no_grad():
-            return _logits(self.model, self.images)
-
-    def logits(self, pose: Pose, *, with_originals: bool = False) -> Tensor:
-        """The logits under a pose; on the way also those of the originals, in the same call."""
-        moved = self.loss._warp(self.repeated, pose)
-        asked = moved.flatten(0, -4)
-        if with_originals:
-            answers = _logits(self.model, torch.cat((self.images, asked)))
-            self.originals, answers = answers.split((len(self.images), len(asked)))
-        else:
-            answers = _logits(self.model, asked)
-        return answers.reshape(*moved.shape[:-3], -1)
-
-    def value(self, target: Target, logits: Tensor) -> Tensor:
-        if target == "cross-entropy":
-            labels = self.labels.expand(logits.shape[:-1])
-            return F.cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
-        assert self.loss.objective.penalty is not None
-        originals = _repeated(self.originals, self.loss.objective.draws)
-        return self.loss.objective.penalty(originals, logits)
-
-    def score(self, target: Target) -> Score:
-        return lambda pose: self.value(target, self.logits(pose))
-
-
-def _terms(
-    objective: Objective,
-    natural: Tensor | None,
-    transformed: dict[Target, Tensor],
-    labels: Tensor,
-    poses: dict[Target, Pose],
-) -> LossTerms:
-    repeated = _repeated(labels, objective.draws)
-    shown = transformed.get(objective.batch_target, transformed.get(objective.penalty_target))
-    natural_loss = None if natural is None else F.cross_entropy(natural, labels)
-    transformed_loss = None if shown is None else F.cross_entropy(shown, repeated)
-    total = _batch_loss(objective.batch, natural_loss, transformed_loss)
-    penalty = None
-    if objective.penalty is not None:
-        assert natural is not None
-        originals = _repeated(natural, objective.draws)
-        penalty = objective.penalty(originals, transformed[objective.penalty_target]).mean()
-        total = total.add(penalty, alpha=objective.weight)
-    return LossTerms(
-        total=total,
-        natural_loss=natural_loss,
-        transformed_loss=transformed_loss,
-        penalty=penalty,
-        natural_accuracy=None if natural is None else _accuracy(natural, labels),
-        transformed_accuracy=None if shown is None else _accuracy(shown, repeated),
-        poses=poses,
-    )
+    def _terms(
+        self,
+        natural: Tensor | None,
+        transformed: dict[Target, Tensor],
+        labels: Tensor,
+        poses: dict[Target, Pose],
+    ) -> LossTerms:
+        objective, cost = self.objective, partial(training_loss, self.criterion)
+        copied = repeated(labels, objective.draws)
+        shown = transformed.get(objective.batch_target, transformed.get(objective.penalty_target))
+        natural_loss = None if natural is None else cost(natural, labels)
+        transformed_loss = None if shown is None else cost(shown, copied)
+        total = _batch_loss(objective.batch, natural_loss, transformed_loss)
+        penalty = None
+        if objective.penalty is not None:
+            assert natural is not None
+            originals = repeated(natural, objective.draws)
+            penalty = objective.penalty(originals, transformed[objective.penalty_target]).mean()
+            total = total.add(penalty, alpha=objective.weight)
+        return LossTerms(
+            total=total,
+            natural_loss=natural_loss,
+            transformed_loss=transformed_loss,
+            penalty=penalty,
+            natural_accuracy=None if natural is None else accuracy_of(natural, labels),
+            transformed_accuracy=None if shown is None else accuracy_of(shown, copied),
+            poses=poses,
+        )
 
 
 def _batch_loss(batch: Batch, natural: Tensor | None, transformed: Tensor | None) -> Tensor:
@@ -231,48 +199,9 @@ def _batch_loss(batch: Batch, natural: Tensor | None, transformed: Tensor | None
     return (natural + transformed) / 2
 
 
-def _repeated(values: Tensor, times: int) -> Tensor:
-    """All values so many times, one after another; without a copy where that is once."""
-    return values if times == 1 else values.repeat(times, *[1] * (values.ndim - 1))
-
-
-def _answers(model: Model, parts: list[Tensor]) -> tuple[Tensor, ...]:
+def _answers(ask: Callable[[Tensor], Tensor], parts: list[Tensor]) -> tuple[Tensor, ...]:
     """Ask the model once; give the logits of each part."""
     if len(parts) == 1:
-        return (_logits(model, parts[0]),)
-    answers: tuple[Tensor, ...] = _logits(model, torch.cat(parts)).split([*map(len, parts)])
+        return (ask(parts[0]),)
+    answers: tuple[Tensor, ...] = ask(torch.cat(parts)).split([*map(len, parts)])
     return answers
-
-
-def _logits(model: Model, images: Tensor) -> Tensor:
-    """Ask the model; losses are never computed in half precision."""
-    logits = ask(model, images)
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def _accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    return (logits.detach().argmax(1) == labels).float().mean()
-
-
-@contextlib.contextmanager
-def evaluation_mode(model: object) -> Iterator[None]:
-    """Put a module into evaluation mode, its parameters out of reach of gradients; and undo both.
-
-    Each part goes back to its own mode. Out of reach, since a compiled network would compute the
-    gradients of its parameters beside those of the pose.
-    """
-    modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
-    modes = [module.training for module in modules]
-    wanted = [parameter.requires_grad for parameter in parameters]
-    try:
-        for module in modules:
-            module.training = False
-        for parameter in parameters:
-            parameter.requires_grad = False
-        yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
-        for parameter, flag in zip(parameters, wanted, strict=True):
-            parameter.requires_grad = flag

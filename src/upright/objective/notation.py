@@ -22,7 +22,8 @@ GRAMMAR = """\
           scale: of L2; direction: of KL, natural or transformed
           steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
           search: what the x' of the cross-entropy maximises, cross-entropy or penalty
-  fill:   black, reflection or border; LocNet regresses the pose of moved images, for stn-plus
+  fill:   black, reflection, border or a colour as in #7f7f7f; LocNet regresses the pose of moved
+          images, for stn-plus
 as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5)"""
 """What ``Objective.parse`` understands, as error messages show it."""
 

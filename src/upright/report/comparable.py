@@ -94,7 +94,7 @@ def _setting(record: Record) -> str:
         recipe["max_shift"] = None
     # Which images, the digest says.
     evaluation = record.evaluation | {"limit": None}
-    parts = [_fixed(recipe), _fixed(evaluation), record.data_digest, record.images]
+    parts = [_fixed(recipe), _fixed(evaluation), record.images_digest, record.images]
     # 3 and 3.0 are one number.
     return json.dumps(json.loads(json.dumps(parts), parse_int=float), sort_keys=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from upright.records import Record, Reported
 from upright.report.model import Basis, Difference, Estimate, Reduction, Source
 
-__all__ = ["difference", "estimate", "reduction", "reported_reduction"]
+__all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_reduction"]
 
 PAPER_SEEDS = 5
 """Over how many runs the paper's means and standard errors are."""
@@ -32,17 +32,33 @@ def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
     )
 
 
-def difference(measured: Estimate, reported: Reported) -> Difference:
+def pooled_spread(methods: Iterable[Iterable[Record]], metric: str) -> float | None:
+    """The standard deviation between seeds of one method, from all that have several; or None.
+
+    Methods differ in their means, so each counts by the squares around its own.
+    """
+    found = [each for each in (estimate(records, metric) for records in methods) if each]
+    freedom = sum(each.n - 1 for each in found)
+    squares = sum((each.stderr or 0) ** 2 * each.n * (each.n - 1) for each in found)
+    return math.sqrt(squares / freedom) if squares else None
+
+
+def difference(
+    measured: Estimate, reported: Reported, *, pooled: float | None = None
+) -> Difference:
     """Compare a mean with the paper's.
 
     The standard error of the difference is that of both means together. A mean of one seed has
-    none of its own; then its spread is taken to be that of the paper's runs, √5 times the paper's
-    standard error. Where the paper prints none, its runs are taken to spread like ours. With
-    neither, the spread is that of a fraction of so many test images.
+    none of its own; then its spread is taken to be the pooled one of our other methods or, where
+    that is not known, that of the paper's runs, √5 times the paper's standard error. Where the
+    paper prints none, its runs are taken to spread like ours. With none of these, the spread is
+    that of a fraction of so many test images.
     """
     basis: Basis
     if measured.stderr:
         basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
+    elif pooled:
+        basis, spread = "pooled", pooled
     elif reported.stderr:
         basis, spread = "paper", reported.stderr * math.sqrt(PAPER_SEEDS)
     else:

@@ -121,7 +121,7 @@ def _difference(cell: Cell) -> Text:
     if cell.difference is None:
         return Text()
     value = cell.difference.in_stderr
-    return Text(f"{value:+.1f}".replace("-", "−"), bold=cell.verdict == "short")
+    return Text(f"{value:+.1f}".replace("-", "−"), bold=cell.verdict in ("above", "short"))
 
 
 def _reduction(cell: Cell, show: Callable[[Reduction], str]) -> Text:

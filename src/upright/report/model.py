@@ -24,17 +24,19 @@ __all__ = [
     "Verdict",
 ]
 
-ENOUGH = -2.0
-"""A mean that is lower than the paper's by at most so many standard errors is not short of it."""
+NOISE = 2.0
+"""Means that differ by at most so many standard errors agree."""
 
-Verdict = Literal["met", "short", "unjudged", "missing"]
-"""``met``: within two standard errors of the paper or above it; ``short``: further below it;
-``unjudged``: measured, but the paper has no number to compare with; ``missing``: not measured."""
+Verdict = Literal["agrees", "above", "short", "unjudged", "missing"]
+"""``agrees``: within two standard errors of the paper, either way; ``above`` and ``short``: further
+above or below it, which are both signs of another recipe; ``unjudged``: measured, but the paper has
+no number to compare with; ``missing``: not measured."""
 
 
-Basis = Literal["seeds", "paper", "images"]
-"""What the spread between runs was taken from: our seeds; the paper's standard error, for a single
-seed; or, where there is neither, the number of test images."""
+Basis = Literal["seeds", "pooled", "paper", "images"]
+"""What the spread between runs was taken from: the method's own seeds; for a single seed, those of
+our other methods on the same data, or else the paper's standard error; or, where there is none of
+these, the number of test images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,9 @@ class Cell:
             return "missing"
         if self.difference is None:
             return "unjudged"
-        return "met" if self.difference.in_stderr >= ENOUGH else "short"
+        if abs(self.difference.in_stderr) <= NOISE:
+            return "agrees"
+        return "above" if self.difference.absolute > 0 else "short"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
         asked = [
             in_each_recipe(whole_recipe(record), _without_seed),
             record.evaluation,
-            record.data_digest,
+            record.images_digest,
             sorted(record.measured),
         ]
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record

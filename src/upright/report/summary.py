@@ -13,26 +13,18 @@ from upright.report.model import Cell, Table
 
 __all__ = ["Tally", "summarise", "summary_to_markdown", "summary_to_terminal"]
 
-_MET = "within 2 s.e. or above"
-_HEADINGS = (
-    "table",
-    "cells",
-    "measured",
-    _MET,
-    "short",
-    "not compared",
-    "missing",
-)
+_HEADINGS = ("table", "cells", "measured", "agrees", "above", "short", "not compared", "missing")
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Cells of a table, counted. ``met``, ``short`` and ``unjudged`` make up ``measured``."""
+    """Cells of a table, counted by verdict; but for ``missing``, they make up ``measured``."""
 
     name: str
     cells: int
     measured: int
-    met: int
+    agrees: int
+    above: int
     short: int
     unjudged: int
     missing: int
@@ -49,13 +41,13 @@ def summarise(tables: Iterable[Table]) -> tuple[Tally, ...]:
 
 def summary_to_terminal(tallies: Sequence[Tally]) -> RichTable:
     """The counts as a table for ``rich``."""
-    caption = Text("met: within 2 standard errors of the paper, or above it", "dim")
+    caption = Text("agrees: within 2 standard errors of the paper, either way", "dim")
     shown = RichTable(
         box=box.SIMPLE_HEAD, caption=caption, caption_justify="left", collapse_padding=True
     )
     shown.add_column(_HEADINGS[0], no_wrap=True)
     for heading in _HEADINGS[1:]:
-        shown.add_column(heading.replace(_MET, "met"), justify="right")
+        shown.add_column(heading, justify="right")
     for tally in tallies:
         shown.add_row(*map(str, astuple(tally)), style="bold" if tally is tallies[-1] else "")
     return shown
@@ -74,7 +66,8 @@ def _tally(name: str, cells: Sequence[Cell]) -> Tally:
         name=name,
         cells=len(cells),
         measured=len(cells) - missing,
-        met=verdicts.count("met"),
+        agrees=verdicts.count("agrees"),
+        above=verdicts.count("above"),
         short=verdicts.count("short"),
         unjudged=verdicts.count("unjudged"),
         missing=missing,

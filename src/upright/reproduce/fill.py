@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
-from upright.report.compare import difference, estimate, reduction, reported_reduction
+from upright.report.compare import (
+    difference,
+    estimate,
+    pooled_spread,
+    reduction,
+    reported_reduction,
+)
 from upright.reproduce.layout import (
     LAYOUTS,
     PAPER_NAMES,
@@ -125,7 +131,9 @@ def _cell(
     cell = Cell(
         measured=measured,
         reported=number,
-        difference=None if measured is None or misprint else difference(measured, number),
+        difference=None
+        if measured is None or misprint
+        else difference(measured, number, pooled=_pooled(dataset, metric, index)),
         note=misprint or caveat(method, metric),
         weight=chosen_weight(dataset, method),
         command="" if full else _command(layout.name, dataset, method, seeds),
@@ -145,6 +153,12 @@ def _cell(
 
 def _measured(dataset: str, method: str, metric: str, index: Index) -> Estimate | None:
     return estimate(shown(dataset, method, index), metric.lower())
+
+
+def _pooled(dataset: str, metric: str, index: Index) -> float | None:
+    """The spread between seeds over all methods of a data set, chosen for a cell or not."""
+    alike = (records for recipe, records in index.items() if recipe.data == dataset)
+    return pooled_spread(alike, metric.lower())
 
 
 def _reported_baseline(table: str, dataset: str, method: str, metric: str) -> Reported | None:

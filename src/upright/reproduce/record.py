@@ -10,9 +10,11 @@ from pathlib import Path
 import torch
 
 from upright import zoo
+from upright.attacks import CandidateSearch, parse_attack
 from upright.data import LabelledImages, Split
-from upright.data.known import KNOWN
 from upright.data.raw import RawSplit, split_digests
+from upright.data.recognise import Identity
+from upright.data.store import identify
 from upright.evaluation import Evaluation
 from upright.origin import origin_on
 from upright.records import Origin, Record, Reported
@@ -126,8 +128,8 @@ def record_of(
     recipe, origin = run.recipe, origin_on(device)
     assert evaluation.oracle == (isinstance(recipe, Pair) and recipe.oracle)
     asked = settings.as_json()
-    digests = digests_of(data, settings.split)
-    known = _known(digests)
+    identity = identify(settings.split, _raw(data))
+    known = None if identity is None else identity.name
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
     measured |= {name: result.accuracy for name, result in results.items()}
@@ -148,27 +150,43 @@ def record_of(
         train_seconds=run.seconds,
         evaluate_seconds=evaluation.seconds,
         forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
-        data_digest=digests,
+        data_digest=digests_of(data, settings.split),
         commit=origin.commit,
         versions=origin.versions,
         hardware=origin.hardware,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         beside=run.beside,
         trained_by=run.trained_by,
+        data_variant=None if identity is None else str(identity),
+        data_content=_content(identity, settings.split, results),
     )
 
 
 def digests_of(data: LabelledImages, split: Split) -> dict[str, str]:
     """Give the SHA-256 of the images and of the labels."""
-    return split_digests(split, RawSplit(data.images.cpu().numpy(), data.labels.cpu().numpy()))
+    return split_digests(split, _raw(data))
 
 
-def _known(digests: dict[str, str]) -> str | None:
-    """The data set of which this is a whole split, whichever files it was read from."""
-    for known in KNOWN.values():
-        if digests.items() <= known.digests.items():
-            return known.name
-    return None
+def _raw(data: LabelledImages) -> RawSplit:
+    return RawSplit(data.images.cpu().numpy(), data.labels.cpu().numpy())
+
+
+def _content(
+    identity: Identity | None, split: Split, attacks: Iterable[str]
+) -> dict[str, str] | None:
+    """Digests of the images in the usual order, where another order measures the same."""
+    if identity is None or identity.usual_order or not all(map(_shares_poses, attacks)):
+        return None
+    return dict(identity.usual or {f"{split}_content": identity.content})
+
+
+def _shares_poses(attack: str) -> bool:
+    """Whether all images try the same poses: what is drawn depends on an image's place."""
+    try:
+        search = parse_attack(attack)
+    except ValueError:  # one without a name, of which nothing is known
+        return False
+    return isinstance(search, CandidateSearch) and search.shared
 
 
 def _reported(dataset: str, recipe: Recipe | Pair, metrics: Iterable[str]) -> dict[str, Reported]:

@@ -15,7 +15,10 @@ from upright.sources.stn_plus import each_network
 from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation
 
-__all__ = ["Precision", "Settings"]
+__all__ = ["LATER", "Precision", "Settings"]
+
+LATER = {"top": 1, "include_identity": False}
+"""Settings that the first records do not have, with what they had; one that differs is written."""
 
 Precision = Literal["float32", "float16", "bfloat16"]
 
@@ -37,10 +40,13 @@ class Settings:
     canvas: int = 0
     precision: Precision = "float32"
     seed: int | None = None
+    top: int = 1
+    include_identity: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Give them as records hold them."""
-        return asdict(self)
+        asked = asdict(self)
+        return {name: value for name, value in asked.items() if LATER.get(name, ...) != value}
 
     def load(self, data: str) -> LabelledImages:
         """Load the images that are asked for, of data by name."""
@@ -78,6 +84,8 @@ class Settings:
             interpolation=self.interpolation,
             canvas=self.canvas,
             limit=self.limit,
+            top=self.top,
+            include_identity=self.include_identity,
             generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
             **options,
         )

@@ -57,7 +57,8 @@ def model_names() -> tuple[str, ...]:
 def load_model(name: str, *, device: torch.device | str = "cpu") -> Model:
     """Load a model, ready to be evaluated: on its device, and in evaluation mode.
 
-    Only load files that you trust: Python files and ``.pt2`` files can run any code.
+    Only load files that you trust: Python files, ``.pt2`` files and those of ``torch.jit`` can run
+    any code.
 
     Args:
         name: one of ``model_names()``, filled in, such as ``my_model.py:make`` or ``net.onnx``.
@@ -74,6 +75,7 @@ def unknown_model(name: str) -> ValueError:
     if Path(name).suffix in _WEIGHTS:
         return ValueError(
             f"{name} holds weights, which need a network: write a Python function that builds it "
-            "and loads them, and name that as FILE.py:FUNCTION"
+            "and loads them, and name that as FILE.py:FUNCTION; or save the model with torch.jit "
+            "or torch.export"
         )
     return ValueError(f"no model is called {name!r}; write {', '.join(model_names())}")

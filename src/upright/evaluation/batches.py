@@ -1,0 +1,203 @@
+"""Whatever people bring as data, as batches of images and labels.
+
+Data come all at once, in batches or one by one; each time as a pair, or as a dict with the usual
+names; images as tensors, arrays or pictures of PIL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+__all__ = ["Batch", "Data", "Indexed", "batches", "check_alike", "is_whole"]
+
+_IMAGES = ("pixel_values", "image", "img", "images")
+_LABELS = ("labels", "label", "target", "targets")
+
+_GATHERED = 64
+"""Samples that come one by one and make a batch."""
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A data set in all but its base class: it has a length, and gives items by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Data = (
+    tuple[Any, Any] | Mapping[str, Any] | Dataset[Any] | DataLoader[Any] | Indexed | Iterable[Any]
+)
+"""All images and labels, as a pair or a dict; or a Dataset, a DataLoader, or anything that gives
+batches or samples, by number or one after another."""
+
+
+class Batch(NamedTuple):
+    """Images and as many labels; or a sample, which is one image and its label."""
+
+    images: Tensor
+    labels: Tensor
+
+    @property
+    def is_sample(self) -> bool:
+        return not self.labels.ndim or (
+            self.images.ndim == 3 and len(self.images) != len(self.labels)
+        )
+
+
+def batches(data: Data) -> Iterator[Batch]:
+    """Give data in batches, of whichever sizes they come in; samples are gathered."""
+    gathered: list[Batch] = []
+    for batch in map(_read, _items(data)):
+        if batch.is_sample:
+            gathered.append(batch)
+            if len(gathered) == _GATHERED:
+                yield _together(gathered)
+                gathered = []
+        else:
+            yield _checked(batch)
+    if gathered:
+        yield _together(gathered)
+
+
+def _checked(batch: Batch) -> Batch:
+    images, labels = (part.shape[:1].numel() for part in batch)
+    if images != labels:
+        raise ValueError(f"a batch has {images} images, but {labels} labels: they must be as many")
+    return batch
+
+
+def is_whole(data: object) -> bool:
+    """Whether these are all images and labels at once."""
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return isinstance(data[0], Tensor | np.ndarray)
+    return isinstance(data, Mapping)
+
+
+def check_alike(one: Tensor, other: Tensor) -> None:
+    """Check that two images have one shape, as all have to have."""
+    if one.shape != other.shape:
+        raise ValueError(
+            f"images of shape {tuple(one.shape)} and {tuple(other.shape)} in one data set: resize "
+            "or crop them to one size, and convert them to as many channels"
+        )
+
+
+def _items(data: Any) -> Iterator[Any]:
+    """Samples or batches, as they were given."""
+    if is_whole(data):
+        return iter([data])
+    if isinstance(data, DataLoader):
+        return _collated(data)
+    # By number, where that can be: not all that have a length say by an IndexError where they end.
+    if isinstance(data, Indexed) and not isinstance(data, IterableDataset):
+        return (data[number] for number in range(len(data)))
+    return iter(data)
+
+
+def _collated(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Batches of a loader, whose own words for what it cannot put together say little."""
+    try:
+        yield from loader
+    except (RuntimeError, TypeError) as error:
+        if "stack expects each tensor to be equal size" in str(error):
+            raise ValueError(
+                "images of several sizes in one data set: resize or crop them to one size in the "
+                "transform of the Dataset"
+            ) from error
+        if "default_collate" in str(error):
+            raise ValueError(
+                "the DataLoader cannot put together what its Dataset gives; give evaluate the "
+                "Dataset itself, or let a transform of it make tensors"
+            ) from error
+        raise
+
+
+def _read(item: Any) -> Batch:
+    if isinstance(item, Mapping):
+        return Batch(_images(_named(item, _IMAGES)), _labels(_named(item, _LABELS)))
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        kind = type(item).__name__
+        many = f" of {len(item)}" if isinstance(item, tuple | list) else ""
+        raise ValueError(
+            f"each batch must be a pair (images, labels), but one is {kind}{many}; map the data to "
+            "such pairs"
+        )
+    return Batch(_images(item[0]), _labels(item[1]))
+
+
+def _named(item: Mapping[Any, Any], names: tuple[str, ...]) -> Any:
+    for name in names:
+        if name in item:
+            return item[name]
+    raise ValueError(
+        f"a batch has {', '.join(map(str, item)) or 'nothing'}, but none of {', '.join(names)}; "
+        "rename what it has, or map the data to pairs (images, labels)"
+    )
+
+
+def _images(images: Any) -> Tensor:
+    if isinstance(images, Image.Image):
+        return _picture(images)
+    if isinstance(images, list | tuple) and images:
+        return _stacked([_images(image) for image in images])
+    if isinstance(images, np.ndarray):
+        # PyTorch knows no arrays that run backwards.
+        images = images.copy() if min(images.strides, default=0) < 0 else images
+    try:
+        return torch.as_tensor(images)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"images must be tensors, arrays of numbers or pictures of PIL, but some are "
+            f"{_kind(images)}; convert them"
+        ) from error
+
+
+def _labels(labels: Any) -> Tensor:
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"labels must be class numbers (int64), but some are {_kind(labels)}; number the "
+            "classes from 0, in the order of the model's outputs"
+        ) from error
+
+
+def _kind(values: Any) -> str:
+    """What could not be read, in a word or two."""
+    while isinstance(values, list | tuple) and values:
+        values = values[0]
+    if isinstance(values, np.ndarray):
+        return f"an array of {values.dtype}"
+    return f"{values!r:.40}" if isinstance(values, str) else type(values).__name__
+
+
+def _picture(picture: Image.Image) -> Tensor:
+    """A picture as uint8, C x H x W: grey ones have one channel, all others three."""
+    if picture.mode.startswith(("I", "F")):
+        # Pillow would clip their values at 255, which whitens the picture.
+        raise ValueError(f"a picture has mode {picture.mode}, more than 8 bits a channel; give 8")
+    grey = picture.mode in ("1", "L")
+    pixels = np.array(picture.convert("L" if grey else "RGB"))
+    return torch.from_numpy(pixels[None] if grey else pixels.transpose(2, 0, 1))
+
+
+def _together(samples: list[Batch]) -> Batch:
+    return Batch(
+        _stacked([sample.images for sample in samples]),
+        torch.stack([sample.labels for sample in samples]),
+    )
+
+
+def _stacked(images: list[Tensor]) -> Tensor:
+    for image in images:
+        check_alike(images[0], image)
+    return torch.stack(images)

@@ -1,0 +1,102 @@
+"""A look at what a loss is given: all of the first batch, and of later ones what costs nothing.
+
+On a GPU a look at a value waits for all that is still to be computed. So values are looked at in
+the first batch, and on a CPU in every one; shapes and dtypes always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from upright import checks
+from upright.logits import ask
+from upright.objective.criterion import Criterion, is_cross_entropy
+from upright.tiles import is_recording
+from upright.warp import check_float_images
+
+__all__ = ["Ask", "Inspection", "ask_widely"]
+
+Ask = Callable[[checks.Model, Tensor], Tensor]
+"""Asks a model for the logits of images."""
+
+
+def ask_widely(model: checks.Model, images: Tensor) -> Tensor:
+    """Ask a model; losses are never computed in half precision."""
+    logits = ask(model, images)
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+class Inspection:
+    """Knows whether the first batch has been looked at, and found good."""
+
+    def __init__(self) -> None:
+        self.is_first = True
+
+    def begin(self, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
+        """Check a batch; give what asks models, and holds the first answer against the labels."""
+        _check_forms(images, labels, criterion)
+        values = _can_look() and (self.is_first or images.device.type == "cpu")
+        if values:
+            checks.warn_if_out_of_range(images)
+        answered = False
+
+        def asked(model: checks.Model, shown: Tensor) -> Tensor:
+            nonlocal answered
+            logits = ask_widely(model, shown)
+            if not answered:
+                self._check_answer(logits, labels, criterion, values)
+                answered = True
+            return logits
+
+        return asked
+
+    def _check_answer(
+        self, logits: Tensor, labels: Tensor, criterion: Criterion, values: bool
+    ) -> None:
+        if is_cross_entropy(criterion):
+            _check_classes(labels, logits.shape[1], values)
+        if values and self.is_first:
+            checks.check_numbers(logits)
+            checks.warn_if_probabilities(logits)
+            self.is_first = False
+
+
+def _check_forms(images: Tensor, labels: Tensor, criterion: Criterion) -> None:
+    _check_tensors(images=images, labels=labels)
+    check_float_images(images)
+    checks.check_layout(images)
+    if not len(images):
+        raise ValueError("a batch is empty: there is nothing to learn from; leave it out")
+    if not is_cross_entropy(criterion):  # what its labels are it knows itself
+        if labels.shape[:1] != images.shape[:1]:
+            raise ValueError(
+                f"{len(images)} images need as many labels, but have shape {tuple(labels.shape)}"
+            )
+    elif labels.ndim > 1:
+        checks.check_soft_label_form(labels, len(images))
+    else:
+        checks.check_label_form(labels, len(images))
+
+
+def _check_tensors(**given: object) -> None:
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name} must be a tensor, but are {type(value).__name__}")
+
+
+def _check_classes(labels: Tensor, classes: int, values: bool) -> None:
+    if labels.ndim > 1:
+        checks.check_soft_label_classes(labels, classes)
+        if values:
+            checks.warn_if_no_probabilities(labels)
+    elif values:
+        checks.check_label_range(labels, classes)
+
+
+def _can_look() -> bool:
+    """Whether tensors have values: not where a program is traced, transformed or recorded."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return not traced and not is_recording()

@@ -1,0 +1,96 @@
+"""What ``upright`` says of data and options that probably were not meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tiny_runs import Call, colours, command_beside_colours, register_tiny
+from upright import SuspiciousInput
+from upright.cli.options import parse_space
+from upright.space import TransformSpace
+
+SEEN = "run was trained on these very images, so this is no test; give images that it has not seen"
+RUN = ("train", "std", "--model", "tiny", "--steps", 2, "--batch", 6, "--out", "run", "--data")
+ASK = ("evaluate", "run", "--attack", "grid-2x2x2", "--data")
+
+
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    register_tiny(monkeypatch)
+    data = colours(count=12)
+    arrays = {"images": data.images.numpy(), "labels": data.labels.numpy()}
+    np.savez(tmp_path / "plain.npz", **arrays)
+    in_parts = {f"train_{name}": array[:6] for name, array in arrays.items()}
+    in_parts |= {f"test_{name}": array[6:] for name, array in arrays.items()}
+    np.savez(tmp_path / "parts.npz", **in_parts)
+    for number, (image, label) in enumerate(zip(arrays["images"], data.labels, strict=True)):
+        for place in ("photos", f"in-parts/{'train' if number < 6 else 'test'}"):
+            folder = tmp_path / place / data.classes[label]
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{number:02}.png")
+    return command_beside_colours(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked"),
+    [
+        ("npz:plain.npz", ["npz:plain.npz"]),
+        ("npz:plain.npz", ["npz:plain.npz", "--limit", "4"]),
+        ("folder:photos", ["folder:photos"]),
+        ("folder:photos", ["folder:photos", "--limit", "4"]),
+        ("folder:photos", ["folder:./photos/"]),
+        ("folder:in-parts", ["folder:in-parts/train"]),
+    ],
+)
+def test_evaluating_the_images_that_were_trained_on_is_told(
+    upright: Call, trained: str, asked: list[str]
+) -> None:
+    assert upright(*RUN, trained)[0] == 0
+    code, _, err = upright(*ASK, *asked)
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith(f"upright: warning: {SEEN}")
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked"),
+    [
+        ("npz:parts.npz", ["npz:parts.npz"]),
+        ("npz:parts.npz", ["npz:parts.npz", "--split", "train"]),
+        ("folder:in-parts", ["folder:in-parts"]),
+        ("folder:in-parts/train", ["folder:in-parts/test"]),
+    ],
+)
+def test_other_images_or_those_that_were_asked_for_are_not(
+    upright: Call, trained: str, asked: list[str]
+) -> None:
+    assert upright(*RUN, trained)[0] == 0
+    code, _, err = upright(*ASK, *asked)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("data", ["npz:plain.npz", "folder:photos"])
+def test_a_part_of_data_without_parts_is_told(upright: Call, data: str) -> None:
+    assert upright(*RUN, "folder:in-parts")[0] == 0
+    code, _, err = upright(*ASK, data, "--split", "train")
+    assert code == 0
+    assert f"warning: {data} has no parts: --split train reads the same images as test" in err
+
+
+@pytest.mark.parametrize(("text", "percent"), [("0.1", "10%"), ("0.025", "2.5%")])
+def test_a_translation_below_a_pixel_is_told_from_a_part_of_the_size(
+    text: str, percent: str
+) -> None:
+    with pytest.warns(SuspiciousInput, match=f"{text} is {text} px, .* is meant, write {percent}"):
+        space = parse_space(text, 30)
+    assert space == TransformSpace.of(float(text), 30)
+
+
+@pytest.mark.parametrize("text", ["0", "1", "3", "1.5", "0.1%", "10%"])
+def test_other_translations_are_taken_at_their_word(text: str) -> None:
+    parse_space(text, 30)
