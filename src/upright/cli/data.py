@@ -52,9 +52,7 @@ def fetch(
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
     when = "was already" if done.already else "is now"
-    Console().print(
-        f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}"
-    )
+    print(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}")
     for line in _remarks(done):
         say(line)
 
