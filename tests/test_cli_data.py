@@ -31,7 +31,7 @@ def svhn(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("svhn")
 def test_a_fetch_tells_variant_and_order_and_what_depends_on_it(capsys, monkeypatch):
     with monkeypatch.context() as narrow:
-        narrow.setenv("COLUMNS", "20")  # its sentence, with a path in it, is in one line all the same
+        narrow.setenv("COLUMNS", "20")  # its sentence is in one line all the same
         assert main(["data", "fetch", "svhn", "--from", "files"]) == 0
     said = capsys.readouterr()
     assert "svhn is now in cache/svhn, checked; variant: rebuilt, in another order" in said.out
