@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
+from upright.cli.table import roomy_console
 from upright.data import load_data
 from upright.evaluation import evaluate
 from upright.files import write_whole
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for job in jobs:
         build_network(job.recipe.model)  # a wrong name is told before anything is trained
     outcomes = _run(jobs, options.workers)
-    Console().print(_table([outcomes[job.folder] for job in jobs], options.test_images))
+    roomy_console().print(_table([outcomes[job.folder] for job in jobs], options.test_images))
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -78,6 +78,12 @@ def run_page(page: Path, given: Mapping[str, object] | None = None) -> None:
                 assert same_output(block.code, printed), f"{page}:{block.line}: prints\n{printed}"
 
 
+def run_code(code: str) -> str:
+    """Run code as a program of its own; give what it prints."""
+    with _program() as names:
+        return _run(compile(code, "code of a page", "exec"), names)
+
+
 def same_output(said: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(said, printed, doctest.ELLIPSIS)
 

@@ -170,6 +170,18 @@ class TestEvaluate:
         assert "96" in lines["s-pgd"].split()  # 5 steps and the last score, for 16 images
         assert list(lines) == ["natural", "rnd", "s-pgd"]
 
+    def test_a_narrow_terminal_breaks_no_title_and_cuts_no_figure(self, scene, monkeypatch):
+        data = scene.folder / ("long-" * 30) / "data.npz"
+        data.parent.mkdir()
+        (scene.folder / "data.npz").rename(data)
+        monkeypatch.setenv("COLUMNS", "20")
+        _, out, _ = scene("evaluate", "models.py:make", "--data", f"npz:{data}", "--attack", "rnd")
+        title, *rest = out.splitlines()
+        assert title == f"models.py:make on npz:{data}: 20 images"
+        (natural,) = (line for line in rest if line.startswith("│ natural"))
+        assert natural.split("│")[2].strip() == "75.00"
+        assert "…" not in out
+
     def test_details_give_the_worst_pose_of_each_image(self, scene):
         options = ("--attack", "grid-3x3x5", "--max-translation", 2)
         result = scene.result(*options, "--details")
@@ -467,9 +479,12 @@ class TestProgram:
             assert text in out
 
     def test_commands_of_the_data_sets_are_there(self, scene, monkeypatch):
-        monkeypatch.setenv("UPRIGHT_DATA", str(scene.folder / "cache"))
+        cache = scene.folder / ("cache-" * 30)
+        monkeypatch.setenv("UPRIGHT_DATA", str(cache))
+        monkeypatch.setenv("COLUMNS", "20")
         code, out, _ = scene("data", "list")
         assert code == 0
+        assert out.splitlines()[0] == str(cache)
         assert "cifar10" in out
 
     def test_as_a_program_the_bar_goes_to_a_terminal_on_stderr(self, scene):

@@ -29,8 +29,10 @@ def svhn(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("svhn")
-def test_a_fetch_tells_variant_and_order_and_what_depends_on_it(capsys):
-    assert main(["data", "fetch", "svhn", "--from", "files"]) == 0
+def test_a_fetch_tells_variant_and_order_and_what_depends_on_it(capsys, monkeypatch):
+    with monkeypatch.context() as narrow:
+        narrow.setenv("COLUMNS", "20")  # its sentence is in one line all the same
+        assert main(["data", "fetch", "svhn", "--from", "files"]) == 0
     said = capsys.readouterr()
     assert "svhn is now in cache/svhn, checked; variant: rebuilt, in another order" in said.out
     assert "upright: its order is not that of the published records: the first N" in said.err

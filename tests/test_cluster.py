@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -41,8 +42,13 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of one node with one CPU: of two runs, one waits."""
-    with pytest.MonkeyPatch.context() as patch:
+    """A cluster of one node with one CPU: of two runs, one waits.
+
+    Its folder is its own: /tmp/ray may be another user's. And it is short, for the sockets in it.
+    """
+    own = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
+    with own as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         from ray.cluster_utils import Cluster

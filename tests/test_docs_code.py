@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 import runpy
 import shlex
 import sys
@@ -12,10 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import upright
-from markdown_code import PAGES, ROOT, commands, run_page, same_output
+from markdown_code import PAGES, ROOT, blocks, commands, run_code, run_page, same_output
 from upright.attacks import base, parse_attack
 from upright.cli import _COMMANDS, _app
 from upright.cli.evaluate import Evaluate
@@ -61,14 +61,18 @@ def test_code_of_a_page_runs_and_prints_what_is_said(page: Path) -> None:
 
 def readers_own() -> dict[str, object]:
     """Stand-ins for the model and the data that the front page speaks of."""
-    model, data = build_network("convnet").eval(), glyphs(8)
-    return {
-        "model": model,
-        "images": data.images,
-        "labels": data.labels,
-        "loader": DataLoader(data, batch_size=4),
-        "optimizer": torch.optim.SGD(model.parameters(), lr=0.01),
-    }
+    data = glyphs(8)
+    model = build_network("convnet").eval()
+    return {"model": model, "images": data.images, "labels": data.labels}
+
+
+def test_the_loop_of_the_front_page_learns() -> None:
+    """Five seconds of a core: a loop that learns has to train."""
+    (loop,) = [block for block in blocks(ROOT / "README.md") if "RegularizedLoss(" in block.code]
+    printed = run_code(loop.code)
+    before, after = (list(map(int, re.findall(r"(\d+)%", line))) for line in printed.splitlines())
+    assert after[0] >= max(85, before[0] + 50)
+    assert after[1] >= max(35, before[1] + 25)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)

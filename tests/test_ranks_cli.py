@@ -67,7 +67,8 @@ def test_train_and_evaluate_speak_and_write_once(
         asked = crew.run(command, free_port(), [*ask, *json_file])
     assert [code for code, _, _ in (*trained, *asked)] == [0, 0, 0, 0]
     assert trained[0][1].startswith("KL(rob, rnd): 4 steps in ")
-    assert f"{tmp_path / 'run'} on npz" in asked[0][1].replace("\n", "")
+    title = f"{tmp_path / 'run'} on npz:{tmp_path / 'colours.npz'}: 600 images"
+    assert asked[0][1].splitlines()[0] == title
     assert (trained[1][1:], asked[1][1:]) == (("", ""), ("", ""))
     assert main([*ask, "--json", str(tmp_path / "one.json")]) == 0
     capsys.readouterr()

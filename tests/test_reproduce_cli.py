@@ -13,6 +13,7 @@ from made_up import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
+from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
@@ -194,6 +195,7 @@ def test_a_committed_page_has_what_the_command_writes_from_the_committed_records
     tables = fill_tables(select(), Results(ROOT / "results").read())
     text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
+        "headline": headline_to_markdown(tables),
         "summary": summary_to_markdown(summarise(tables)),
         "methods": methods_to_markdown(tables),
     }

@@ -130,7 +130,8 @@ def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int =
     in_order = [outcomes[job.recipe.objective] for job in jobs]
     console.print(_table(in_order))
     page = _report(in_order, out)
-    console.print(f"All of it took {time.perf_counter() - began:.0f} s. Figure: {out}/demo.png")
+    took = f"All of it took {time.perf_counter() - began:.0f} s."
+    console.print(f"{took} Figure: {out}/demo.png", soft_wrap=True)
     console.print(f"Open this page to turn the images yourself: {page}", soft_wrap=True)
 
 

@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from rich.text import Text
 
 from upright.cli.messages import say
+from upright.cli.table import roomy_console
 from upright.data.download import Progress
 from upright.data.fetch import Fetched, Via
 from upright.data.fetch import fetch as fetch_set
@@ -50,9 +52,7 @@ def fetch(
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
     when = "was already" if done.already else "is now"
-    Console().print(
-        f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}"
-    )
+    print(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}")
     for line in _remarks(done):
         say(line)
 
@@ -93,11 +93,12 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
 
 def list_sets() -> None:
     """List the data sets that can be fetched, and which of them are stored."""
-    columns = ("name", "train", "test", "classes", "MB", "variant", "from")
-    table = Table(*columns, title=str(cache_folder()))
+    table = Table("name", "train", "test", "classes", "MB", "variant", "from")
     for entry in installed():
         table.add_row(*_row(entry))
-    Console().print(table)
+    console = roomy_console()
+    console.print(Text(str(cache_folder()), "bold"), soft_wrap=True)
+    console.print(table)
 
 
 def _row(entry: Stored) -> tuple[str, ...]:

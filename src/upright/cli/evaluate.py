@@ -10,7 +10,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import parse_attack
@@ -19,7 +18,7 @@ from upright.cli.doubts import doubts
 from upright.cli.messages import one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, writable
 from upright.cli.result import result_as_json
-from upright.cli.table import class_table, evaluation_table
+from upright.cli.table import roomy_console, show_classes, show_evaluation
 from upright.data import LabelledImages, Split
 from upright.data.registry import can_resize
 from upright.files import write_whole
@@ -193,10 +192,10 @@ class Evaluate:
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
         if self.json == STDOUT:
             print(text, end="")
-        console = Console(stderr=self.json == STDOUT)
-        console.print(evaluation_table(evaluation, title=title, space=space))
+        console = roomy_console(stderr=self.json == STDOUT)
+        show_evaluation(evaluation, title=title, space=space, console=console)
         if self.details:
-            console.print(class_table(evaluation, data.classes))
+            show_classes(evaluation, data.classes, console=console)
 
     @property
     def _is_kept(self) -> bool:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from tyro.conf import Positional, arg
 
 from upright.cli.options import parse_device, parse_space, writable
-from upright.cli.table import evaluation_table
+from upright.cli.table import roomy_console, show_evaluation
 from upright.evaluation import Oracle
 from upright.origin import commit
 from upright.records import append
@@ -81,4 +80,4 @@ def oracle_command(
         )
         append(record, line)
     title = f"stn-plus:{locnet},{classifier} on {data}: {len(evaluation)} images"
-    Console().print(evaluation_table(evaluation, title=title, space=space))
+    show_evaluation(evaluation, title=title, space=space, console=roomy_console())

@@ -15,10 +15,12 @@ from tyro.conf import UseAppendAction, arg
 
 from upright.cli.messages import say
 from upright.cli.options import parse_device
+from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.origin import commit
 from upright.records import Record
+from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Table
 from upright.report.sections import fill_sections
@@ -73,9 +75,9 @@ class Reproduce:
     markdown: UseAppendAction[
         Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")]
     ] = ()
-    """Write the counts (summary), what was measured of each method (methods) or the tables (tables)
-    into this file, between the lines <!-- reproduce: summary --> and <!-- end -->; several may be
-    given."""
+    """Write the accuracies of a few methods (headline), the counts (summary), what was measured of
+    each method (methods) or the tables (tables) into this file, between the lines
+    <!-- reproduce: summary --> and <!-- end -->; several may be given."""
     precision: Annotated[
         Literal["float32", "bfloat16"] | None, arg(metavar="NAME", help_behavior_hint="")
     ] = None
@@ -100,7 +102,7 @@ class Reproduce:
         layouts = self._layouts()
         results = Results.usual() if self.results is None else Results(self.results)
         records = results.read()
-        console = Console()
+        console = roomy_console()
         failed = False
         if self.dry_run:
             device = parse_device(self.device)
@@ -130,7 +132,7 @@ class Reproduce:
                 "share a GPU"
             )
         for file in self.markdown:
-            _filled(file, {"summary": "", "methods": "", "tables": ""})
+            _filled(file, {"headline": "", "summary": "", "methods": "", "tables": ""})
 
     def _layouts(self) -> tuple[Layout, ...]:
         if self.figure and not self.table:
@@ -192,6 +194,7 @@ class Reproduce:
             write_whole(self.out / "tables.tex", "\n".join(map(to_latex, tables)).encode())
             write_whole(self.out / "tables.csv", to_csv(tables).encode())
         contents = {
+            "headline": headline_to_markdown(tables),
             "summary": summary_to_markdown(summarise(tables)),
             "methods": methods_to_markdown(tables),
             "tables": together,

@@ -5,25 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from upright.evaluation import ClassAccuracy, Evaluation, Interval
 from upright.space import TransformSpace
 
-__all__ = ["class_table", "evaluation_table", "name_of"]
+__all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation"]
 
+_COLUMNS = 80
+"""What a table of figures needs."""
 _CLASSES_SHOWN = 20
 
 
-def evaluation_table(evaluation: Evaluation, *, title: str, space: TransformSpace) -> Table:
-    """Lay out an evaluation, a line for each attack; accuracies in percent.
+def roomy_console(*, stderr: bool = False) -> Console:
+    """Standard output, or standard error, as wide as the terminal but no narrower than a table.
 
-    An oracle's is marked in its title, its caption and every line.
+    A narrow terminal breaks lines, but every figure is there; ``rich`` would cut them off.
     """
-    first, mark = ("ORACLE ", " (oracle)") if evaluation.oracle else ("", "")
-    caption = "\n".join((space.in_words(), *evaluation.notes))
-    table = Table(title=Text(first + title), caption=Text(caption))
+    console = Console(stderr=stderr)
+    console.width = max(console.width, _COLUMNS)
+    return console
+
+
+def show_evaluation(
+    evaluation: Evaluation, *, title: str, space: TransformSpace, console: Console
+) -> None:
+    """Print an evaluation; an oracle's is marked in its title, in every line and below.
+
+    The title has paths, of any length. It stands on a line of its own, which nothing breaks: who
+    looks for a name in the output finds it.
+    """
+    first = "ORACLE " if evaluation.oracle else ""
+    console.print(Text(first + title, "bold"), soft_wrap=True)
+    console.print(_table(evaluation))
+    for line in (space.in_words(), *evaluation.notes):
+        console.print(Text(line, "dim"), soft_wrap=True)
+
+
+def show_classes(evaluation: Evaluation, classes: Sequence[str], *, console: Console) -> None:
+    """Print the accuracy of each class under each attack."""
+    console.print(_class_table(evaluation, classes))
+
+
+def _table(evaluation: Evaluation) -> Table:
+    """A line for each attack; accuracies in percent."""
+    mark = " (oracle)" if evaluation.oracle else ""
+    table = Table()
     table.add_column("attack", overflow="fold")
     top = f"top-{evaluation.top} " if evaluation.top > 1 else ""
     for heading in (f"{top}accuracy %", "95 % interval", "forward passes", "seconds"):
@@ -38,7 +67,7 @@ def evaluation_table(evaluation: Evaluation, *, title: str, space: TransformSpac
     return table
 
 
-def class_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
+def _class_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
     """Lay out the accuracies of each class in percent; of many, those that attacks leave least of.
 
     Beside them stands the other class that it is most often taken for at the worst poses.

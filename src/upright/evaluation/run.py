@@ -307,6 +307,7 @@ def _bar(show: bool, images: int | None, question: Question) -> Iterator[Callabl
         TaskProgressColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
+    console = Console(stderr=True, quiet=not show)  # before rich 14.3 even no bar ends in a newline
+    with Progress(*columns, console=console, disable=not show) as bar:
         task = bar.add_task("evaluating", total=total)
         yield lambda passes: bar.advance(task, passes)

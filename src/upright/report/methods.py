@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from upright.records import Reported
 from upright.report.model import Cell, Estimate, Table
 
-__all__ = ["methods_to_markdown"]
+__all__ = ["measured_methods", "methods_to_markdown"]
 
 _METRICS = ("nat", "grid-775")
 
@@ -15,8 +15,17 @@ _METRICS = ("nat", "grid-775")
 def methods_to_markdown(tables: Iterable[Table]) -> str:
     """Give a table in Markdown for each data set, in the order in which tables name methods.
 
-    Where several tables print a number for one method, the first counts; and of several names for
-    the same runs, as where one draw leaves nothing to search for, the first is shown.
+    Of several names for the same runs, as where one draw leaves nothing to search for, the first is
+    shown.
+    """
+    found = measured_methods(tables)
+    return "\n".join(_table(dataset, methods) for dataset, methods in found.items())
+
+
+def measured_methods(tables: Iterable[Table]) -> dict[str, dict[str, dict[str, Cell]]]:
+    """Give the cells that have a measurement, by data set, method and metric.
+
+    Where several tables print a number for one method, the first counts.
     """
     found: dict[str, dict[str, dict[str, Cell]]] = {}
     for table in tables:
@@ -25,7 +34,7 @@ def methods_to_markdown(tables: Iterable[Table]) -> str:
                 if cell is not None and cell.measured is not None:
                     methods = found.setdefault(row.dataset, {})
                     methods.setdefault(column.title, {}).setdefault(row.metric, cell)
-    return "\n".join(_table(dataset, methods) for dataset, methods in found.items())
+    return found
 
 
 def _table(dataset: str, methods: dict[str, dict[str, Cell]]) -> str:

@@ -47,6 +47,7 @@ def training_bar(console: Console, *, show: bool) -> Progress:
     """Make a bar of steps: how many are done, the time left, and the last line of the log."""
     steps = TextColumn("step {task.completed:,}/{task.total:,}")
     columns = (steps, BarColumn(bar_width=16), _Left(), _Words())
+    console.quiet = not show  # see ``_bar`` of ``evaluation.run``
     return Progress(*columns, console=console, disable=not show)
 
 

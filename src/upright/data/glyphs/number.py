@@ -144,7 +144,7 @@ def _ink(font: str, digit: int, size: float) -> Image.Image:
 
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     # The basic layout is the same with and without the optional library for complex scripts.
-    face = ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
+    face = ImageFont.truetype(str(path), size, layout_engine=ImageFont.Layout.BASIC)
     canvas = Image.new("L", (ceil(2 * size), ceil(2 * size)))
     ImageDraw.Draw(canvas).text((size / 2, size / 2), str(digit), fill=255, font=face)
     # A font's own box of a digit includes the white space beside it, which would put it off centre.
