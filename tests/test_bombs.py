@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import os
-import resource
 import tarfile
 import time
 import zipfile
@@ -26,6 +25,8 @@ from upright.data.formats import read_files
 from upright.data.mat import read_mat
 from upright.data.npz import read_npz
 from upright.data.pictures import read_strips
+
+resource = pytest.importorskip("resource", reason="limits are those of POSIX")
 
 MIB, GIB = 1 << 20, 1 << 30
 

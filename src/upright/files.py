@@ -170,8 +170,8 @@ def in_turn(path: Path, *, busy: str) -> Iterator[bool]:
     try:
         yield locked
     finally:
-        if locked:
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         os.close(handle)  # which unlocks it, too
 
 

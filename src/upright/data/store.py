@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from upright.data.facts import FACTS, Facts, read_facts, write_facts
@@ -232,7 +233,7 @@ def _mapped(known: KnownSet, split: Split, folder: Path) -> RawSplit:
 def _map(known: KnownSet, path: Path) -> NDArray[Any]:
     try:
         # Not np.load, which also opens archives: this is one array and nothing else.
-        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
+        array: NDArray[Any] = npy.open_memmap(path, mode="c")
     # A damaged header can make the parser raise nearly anything.
     except Exception as error:
         raise ValueError(
@@ -242,8 +243,10 @@ def _map(known: KnownSet, path: Path) -> NDArray[Any]:
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> None:
+    array = np.ascontiguousarray(array)
     with path.open("wb") as sink:
-        np.save(sink, array)
+        npy.write_array_header_1_0(sink, npy.header_data_from_array_1_0(array))
+        sink.write(array.data)  # np.save would not say why it cannot write, as on a full disk
         sink.flush()
         os.fsync(sink.fileno())
 
