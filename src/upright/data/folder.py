@@ -173,9 +173,7 @@ def _size(image: Tensor) -> str:
 
 
 def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
-    with open_picture(path) as file:
-        _check_depth(path, file)
-        picture = _decoded(path, file)
+    picture = _decoded(path)  # and what was opened is forgotten, with the memory that it takes
     if resize is not None:
         picture = _resized(picture, resize)
     if crop is not None:
@@ -183,12 +181,14 @@ def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
 
-def _decoded(path: Path, file: Image.Image) -> Image.Image:
-    try:
-        return _rgb(file)
-    # A damaged file can make a decoder raise nearly anything.
-    except Exception as error:
-        raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+def _decoded(path: Path) -> Image.Image:
+    with open_picture(path) as file:
+        _check_depth(path, file)
+        try:
+            return _rgb(file)
+        # A damaged file can make a decoder raise nearly anything.
+        except Exception as error:
+            raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
 
 
 def _check_depth(path: Path, picture: Image.Image) -> None:
