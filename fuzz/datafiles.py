@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import pickle
 import tarfile
@@ -115,6 +117,9 @@ def _cache(data: bytes, folder: Path) -> None:
     (kept / "facts.json").write_bytes(data)
     assert len(store.installed(root=folder)) == 3
     assert not store.check(_FEW, root=folder).sound
+    with suppress(ValueError):
+        store.open_split(_FEW, "test", root=folder)
+        raise AssertionError("accepted")
 
 
 def _facts() -> list[bytes]:
@@ -123,6 +128,7 @@ def _facts() -> list[bytes]:
     return [
         *(b'{"origin": "x"}', b"[" * 10**5, b'{"origin": 1, "sha256": []}', named + b"3}"),
         named + b'{"train": "by MD5", "test": 3}, "content": {"train": [], "test": "00"}}',
+        b'{"origin": "x", "noted": {"train": {"files": {"a": [1]}}, "test": {"files": 3}}}',
     ]
 
 
@@ -153,10 +159,15 @@ def _npz_seeds() -> list[bytes]:
     np.savez(stream, images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.arange(2))
     packed = io.BytesIO()
     np.savez_compressed(packed, images=np.zeros((2, 8, 8, 3), np.uint8), labels=np.arange(2))
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w", zipfile.ZIP_BZIP2) as file:
+        for name in ("images", "labels"):
+            file.writestr(f"{name}.npy", _npy(np.zeros((2, 8, 8, 3), np.uint8)))
     doubled = io.BytesIO()
     with zipfile.ZipFile(doubled, "w") as file:
         file.writestr("../images.npy", _npy(np.zeros(2)))
-    return [stream.getvalue(), packed.getvalue(), doubled.getvalue(), stream.getvalue()[:-30]]
+    whole = stream.getvalue()
+    return [whole, packed.getvalue(), doubled.getvalue(), other.getvalue(), whole[:-30]]
 
 
 class _Evil:
@@ -214,7 +225,15 @@ def _archive_seeds() -> list[bytes]:
         *(whole, plain, whole[:-9], _tar("../data_batch_1"), _tar("/tmp/data_batch_1"), long),
         *(_tar("data_batch_1", kind=tarfile.SYMTYPE, to="/etc/passwd"), b"", gzip.compress(b"x")),
         *(huge.tobuf(tarfile.GNU_FORMAT) + bytes(2048), plain.replace(b"ustar", b"USTAR")),
+        *(bz2.compress(plain), lzma.compress(plain), _chained_headers()),
     ]
+
+
+def _chained_headers() -> bytes:
+    """An archive of which each header belongs to the next one."""
+    info, body = tarfile.TarInfo("x"), b"12 path=abc\n"
+    info.type, info.size = tarfile.XHDTYPE, len(body)
+    return (info.tobuf(tarfile.USTAR_FORMAT) + body.ljust(512, b"\0")) * 2_000
 
 
 def _picture(form: str, mode: str = "RGB", side: int = 20) -> bytes:
@@ -230,7 +249,8 @@ def _picture_seeds() -> list[bytes]:
     seeds += [bytes([4]) + _picture("TIFF", mode) for mode in ("CMYK", "F", "LAB", "YCbCr")]
     bomb = _png_of(60_000, 60_000)
     long = b"\0" + _picture("PNG").replace((20).to_bytes(4, "big"), (40_000).to_bytes(4, "big"), 1)
-    return [*seeds, b"\0" + bomb, long, b"\1" + _picture("PNG"), b"\0" + _picture("PNG")[:-30]]
+    seeds += [b"\0" + bomb, long, b"\1" + _picture("PNG"), b"\0" + _picture("PNG")[:-30]]
+    return [*seeds, b"\0" + _picture("EPS")]
 
 
 def _png_of(width: int, height: int) -> bytes:

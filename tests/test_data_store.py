@@ -56,6 +56,7 @@ def test_writing_to_the_arrays_never_reaches_the_files(stored: Tiny, tmp_path: P
 
 def test_the_facts_lie_beside_the_arrays(stored: Tiny, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "svhn" / "facts.json").read_text())
+    assert written.pop("noted").keys() == {"train", "test"}
     (variant,) = stored.known.variants
     assert written == {
         "name": "svhn",
@@ -149,6 +150,7 @@ def test_known_sets_load_by_name(
     stored: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str
 ) -> None:
     monkeypatch.setenv("UPRIGHT_DATA", str(tmp_path))
+    monkeypatch.setitem(KNOWN, "svhn", stored.known)
     images, labels = stored.split(split)
     data = load_data("svhn", split=split, limit=3)
     assert data.classes == tuple("0123456789")

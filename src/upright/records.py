@@ -208,7 +208,7 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # O_APPEND and a single write keep lines whole even where the lock does not reach.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
         locked = _lock(handle)
         known = _parse_all(path, path.read_bytes()).records if once else ()

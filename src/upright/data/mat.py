@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 __all__ = ["read_mat"]
 
 _HEADER_BYTES = 128
-_MOST_BYTES = 1 << 30  # of what unpacks; the largest array of SVHN has a fifth of it
+_MOST_BYTES = 1 << 29  # of all that unpacks; the largest array of SVHN has less than half of it
 _MATRIX, _COMPRESSED = 14, 15
 _STORED = {
     1: "i1",
@@ -57,11 +57,16 @@ def read_mat(path: Path) -> dict[str, NDArray[Any]]:
     if order is None:
         raise ValueError("it has no header of version 5")
     found: dict[str, NDArray[Any]] = {}
+    room = _MOST_BYTES
     for kind, data in _elements(content[_HEADER_BYTES:], order):
         if kind == _COMPRESSED:
-            kind, data = next(_elements(_inflated(data), order), (0, data))
+            inflated = _inflated(data, room)
+            room -= len(inflated)
+            kind, data = next(_elements(inflated, order), (0, data))
         if kind == _MATRIX:
             found |= _matrix(data, order)
+        if sum(array.nbytes for array in found.values()) > _MOST_BYTES:
+            raise ValueError(f"its arrays have more than {_MOST_BYTES} bytes")
     return found
 
 
@@ -80,11 +85,11 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
         place = after if kind == _COMPRESSED else after + -after % 8
 
 
-def _inflated(data: memoryview) -> memoryview:
+def _inflated(data: memoryview, most: int) -> memoryview:
     inflater = zlib.decompressobj()
-    content = inflater.decompress(data, _MOST_BYTES)
-    if not inflater.eof:
-        raise ValueError(f"an element is cut off, or has more than {_MOST_BYTES} bytes")
+    content = inflater.decompress(data, most + 1)  # 0 would be any number
+    if not inflater.eof or len(content) > most:
+        raise ValueError(f"an element is cut off, or all have more than {_MOST_BYTES} bytes")
     return memoryview(content)
 
 
@@ -101,5 +106,7 @@ def _matrix(data: memoryview, order: str) -> dict[str, NDArray[Any]]:
     array = np.frombuffer(values, order + _STORED[stored])
     if min(shape, default=0) < 0 or math.prod(shape) != array.size:
         raise ValueError(f"an array of shape {shape} has {array.size} values")
+    if array.size * np.dtype(_CLASSES[kind]).itemsize > _MOST_BYTES:
+        raise ValueError(f"an array of shape {shape} has more than {_MOST_BYTES} bytes")
     plain = array.astype(_CLASSES[kind], copy=False).reshape(shape, order="F")
     return {bytes(name).decode("latin1"): plain}

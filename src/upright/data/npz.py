@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from upright.data.images import LabelledImages
+from upright.data.packed import PackedArray, check_packing
 from upright.data.registry import Request, Split, data_set
 
 __all__ = ["read_npz"]
@@ -31,15 +31,23 @@ _DAMAGE = (
 _MOST_CLASSES = 1_000_000  # a corrupt label must not ask for billions of class names
 
 
-def read_npz(path: str | Path, *, split: Split = "test") -> LabelledImages:
-    """The images and labels of one split of an `.npz` file; classes are named by their number."""
+def read_npz(
+    path: str | Path, *, split: Split = "test", limit: int | None = None
+) -> LabelledImages:
+    """Read the images and labels of one split; classes are named by their number.
+
+    Args:
+        path: Of the `.npz` file.
+        split: Which part; plain `images` and `labels` are both.
+        limit: Read only so many images, from the first on; None for all. The classes are still
+            those of all labels.
+    """
     path = Path(path)
-    images, labels = _read_pair(path, split)
-    _check_images(path, images)
-    _check_labels(path, labels, len(images))
+    images, labels = _read_pair(path, split, limit)
     classes = tuple(str(label) for label in range(int(labels.max()) + 1))
     pixels = torch.from_numpy(_channels_first(path, images))
-    return LabelledImages(pixels, torch.from_numpy(labels.astype(np.int64)), classes)
+    numbers = labels[: len(images)].astype(np.int64)
+    return LabelledImages(pixels, torch.from_numpy(numbers), classes)
 
 
 def _has_parts(location: str) -> bool:
@@ -50,27 +58,33 @@ def _has_parts(location: str) -> bool:
 
 @data_set("npz:FILE", has_parts=_has_parts)
 def _npz(request: Request) -> LabelledImages:
-    data = read_npz(request.location, split=request.split)
-    return data if request.limit is None else data.head(request.limit)
+    return read_npz(request.location, split=request.split, limit=request.limit)
 
 
-def _read_pair(path: Path, split: Split) -> tuple[NDArray[Any], NDArray[Any]]:
+def _read_pair(path: Path, split: Split, limit: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """As many images as wanted, and all labels."""
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give the path of an .npz file")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
     try:
-        # Opened here: numpy leaves a file open that it cannot read.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            prefix = _prefix(path, split, file.files)
-            return _array(path, file, f"{prefix}images"), _array(path, file, f"{prefix}labels")
+        with zipfile.ZipFile(path) as file:
+            prefix = _prefix(path, split, [name.removesuffix(".npy") for name in file.namelist()])
+            images = _array(path, file, f"{prefix}images")
+            labels = _array(path, file, f"{prefix}labels")
+            _check_images(path, images)
+            _check_label_form(path, labels, images.shape[0])
+            numbers = labels.read()
+            _check_labels(path, numbers)
+            return images.read(limit), numbers
     except _DAMAGE as error:
         raise ValueError(f"{path}: damaged ({error}); copy or write it again") from error
 
 
-def _array(path: Path, file: Mapping[str, Any], name: str) -> NDArray[Any]:
+def _array(path: Path, file: zipfile.ZipFile, name: str) -> PackedArray:
+    check_packing(path, file, name)
     try:
-        return np.asarray(file[name])
+        return PackedArray.find(file, name)
     except _DAMAGE:
         raise
     # A damaged header can make the parser raise nearly anything.
@@ -91,25 +105,28 @@ def _prefix(path: Path, split: Split, names: list[str]) -> str:
     )
 
 
-def _check_images(path: Path, images: NDArray[Any]) -> None:
+def _check_images(path: Path, images: PackedArray) -> None:
     if images.dtype != np.uint8:
         raise ValueError(f"{path}: images are {images.dtype}; save them as uint8, 0 to 255")
-    if images.ndim != 4:
+    if len(images.shape) != 4:
         raise ValueError(
             f"{path}: images have shape {images.shape}; save them as N x H x W x C"
             " (grey images with a last axis of 1)"
         )
-    if images.size == 0:
+    if 0 in images.shape:
         raise ValueError(f"{path}: images have shape {images.shape}; save at least one image")
 
 
-def _check_labels(path: Path, labels: NDArray[Any], images: int) -> None:
-    if not np.issubdtype(labels.dtype, np.integer):
+def _check_label_form(path: Path, labels: PackedArray, images: int) -> None:
+    if labels.dtype.kind not in "iu":
         raise ValueError(f"{path}: labels are {labels.dtype}; save them as integers")
     if labels.shape != (images,):
         raise ValueError(
             f"{path}: {images} images, but labels of shape {labels.shape}; save one label an image"
         )
+
+
+def _check_labels(path: Path, labels: NDArray[Any]) -> None:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= _MOST_CLASSES:
         raise ValueError(f"{path}: labels run from {low} to {high}; number the classes from 0")

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from upright.data.decode import open_picture
 from upright.data.known import IMAGES_PER_MOSAIC
 from upright.data.raw import RawSplit
 
@@ -63,7 +63,7 @@ def _cut_strip(path: Path) -> NDArray[np.uint8]:
 def _open(path: Path, *, width: int, height: int | None = None) -> NDArray[np.uint8]:
     """The picture's pixels; a wrong size is refused before anything is decoded."""
     try:
-        with Image.open(path) as picture:
+        with open_picture(path) as picture:
             if picture.width != width or picture.height != (height or picture.height):
                 size = f"{picture.width} x {picture.height}"
                 raise ValueError(f"it is {size} px, not {width} x {height or 'any'}")
@@ -75,7 +75,9 @@ def _open(path: Path, *, width: int, height: int | None = None) -> NDArray[np.ui
 
 def _load_labels(path: Path) -> NDArray[np.int64]:
     try:
-        labels = np.load(path, allow_pickle=False)
+        # Not np.load, which also opens archives: this is one array and nothing else.
+        with path.open("rb") as stream:
+            labels = np.lib.format.read_array(stream, allow_pickle=False)
     # A damaged header can make the parser raise nearly anything.
     except Exception as error:
         raise ValueError(f"{path.name} is truncated or not a numpy file: {error}") from error

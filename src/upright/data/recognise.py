@@ -15,7 +15,15 @@ from upright.data.known import IMAGE_SHAPE, KNOWN, KnownSet
 from upright.data.raw import RawSplit, array_names, content_digest, split_digests
 from upright.data.registry import Split
 
-__all__ = ["BY_MD5", "Identity", "by_content", "by_digests", "in_words", "recognise"]
+__all__ = [
+    "BY_MD5",
+    "Identity",
+    "by_content",
+    "by_digests",
+    "check_form",
+    "in_words",
+    "recognise",
+]
 
 BY_MD5 = "by MD5"
 """The variant that is vouched for by published sums of its files: its content was not known."""
@@ -73,7 +81,7 @@ def recognise(
         raw: The arrays.
         vouched: Asked about arrays of unknown content, where that of the official files is unknown.
     """
-    _check_form(known, split, raw)
+    check_form(known, split, raw)
     digests = split_digests(split, raw)
     if (usual := by_digests(known, split, digests)) is not None:
         return usual
@@ -105,11 +113,14 @@ def by_content(
     return None
 
 
-def _check_form(known: KnownSet, split: Split, raw: RawSplit) -> None:
+def check_form(known: KnownSet, split: Split, raw: RawSplit) -> None:
+    """Check what is seen without a look at the pixels: kinds, shapes, counts, range of labels."""
     images, labels = raw.images, raw.labels
     if images.dtype != np.uint8 or images.shape[1:] != IMAGE_SHAPE:
         shape = " x ".join(map(str, images.shape[1:]))
         raise ValueError(f"{split}_images are {shape} {images.dtype}, not 3 x 32 x 32 uint8")
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise ValueError(f"{split}_labels are {labels.ndim}-d {labels.dtype}, not a list of int64")
     for name, array in (("images", images), ("labels", labels)):
         if len(array) != known.counts[split]:
             count = known.counts[split]

@@ -16,17 +16,19 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from upright.data.facts import FACTS, Facts, read_facts, write_facts
 from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
+from upright.data.notes import take_note
 from upright.data.raw import RawSplit, array_names
-from upright.data.recognise import Identity, in_words, recognise
+from upright.data.recognise import Identity, check_form, in_words, recognise
 from upright.data.registry import Split
 from upright.files import sync_folder
 
@@ -100,8 +102,8 @@ def check(name: str | KnownSet, *, root: Path | None = None) -> Checked:
     identities: dict[Split, Identity] = {}
     for split in SPLITS:
         try:
-            raw = open_split(known, split, root=root)
-            identities[split] = recognise(known, split, raw, vouched=_kept_by(known, root))
+            raw = _mapped(known, split, _folder(known, root))
+            identities[split] = _checked_whole(known, split, raw, root)
         except ValueError as error:
             faults.append(str(error))
     return Checked(known.name, _folder(known, root), tuple(faults), identities)
@@ -122,12 +124,21 @@ def open_split(known: KnownSet, split: Split, *, root: Path | None = None) -> Ra
     """The stored arrays, mapped into memory: pages are read when they are touched.
 
     The mapping is copy-on-write: torch accepts it without a copy, and what is written to the arrays
-    never reaches the files.
+    never reaches the files. What was noted when the whole was checked is looked at each time; where
+    it is not as it was, the whole is checked again.
     """
     _require(known, root)
     folder = _folder(known, root)
-    images, labels = (_map(known, folder / f"{name}.npy") for name in array_names(split))
-    return RawSplit(images, labels)
+    raw = _mapped(known, split, folder)
+    try:
+        check_form(known, split, raw)
+        if take_note(folder, split, raw) != read_facts(folder, known).notes.get(split):
+            _checked_whole(known, split, raw, root)
+    except ValueError as error:
+        raise ValueError(
+            f"{folder} is damaged ({error}): run `upright data fetch {known.name}`"
+        ) from error
+    return raw
 
 
 def save(
@@ -147,12 +158,26 @@ def save(
             images, labels = array_names(split)
             _write_array(draft / f"{images}.npy", raw.images)
             _write_array(draft / f"{labels}.npy", raw.labels)
-        write_facts(draft, known, facts)
+        notes = {split: take_note(draft, split, raw) for split, raw in splits.items()}
+        write_facts(draft, known, replace(facts, notes=notes))
         sync_folder(draft)
         _swap(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def _checked_whole(known: KnownSet, split: Split, raw: RawSplit, root: Path | None) -> Identity:
+    """Recognise a stored split by its whole content, and note how its files are now."""
+    folder = _folder(known, root)
+    check_form(known, split, raw)
+    note = take_note(folder, split, raw)  # before: what is written meanwhile is seen next time
+    found = recognise(known, split, raw, vouched=_kept_by(known, root))
+    facts = read_facts(folder, known)
+    if facts.identities and facts.notes.get(split) != note:
+        with suppress(OSError):  # a set may lie where others may only read
+            write_facts(folder, known, replace(facts, notes={**facts.notes, split: note}))
+    return found
 
 
 def _require(known: KnownSet, root: Path | None) -> None:
@@ -200,9 +225,15 @@ def _kept_by(known: KnownSet, root: Path | None) -> Callable[[Identity], bool]:
     return lambda found: found in read_facts(_folder(known, root), known).identities.values()
 
 
+def _mapped(known: KnownSet, split: Split, folder: Path) -> RawSplit:
+    images, labels = (_map(known, folder / f"{name}.npy") for name in array_names(split))
+    return RawSplit(images, labels)
+
+
 def _map(known: KnownSet, path: Path) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+        # Not np.load, which also opens archives: this is one array and nothing else.
+        array: NDArray[Any] = npy.open_memmap(path, mode="c")
     # A damaged header can make the parser raise nearly anything.
     except Exception as error:
         raise ValueError(
@@ -212,8 +243,10 @@ def _map(known: KnownSet, path: Path) -> NDArray[Any]:
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> None:
+    array = np.ascontiguousarray(array)
     with path.open("wb") as sink:
-        np.save(sink, array)
+        npy.write_array_header_1_0(sink, npy.header_data_from_array_1_0(array))
+        sink.write(array.data)  # np.save would not say why it cannot write, as on a full disk
         sink.flush()
         os.fsync(sink.fileno())
 

@@ -7,18 +7,19 @@ from functools import partial
 import torch
 
 from upright.data.images import LabelledImages
-from upright.data.known import KNOWN, KnownSet
+from upright.data.known import KNOWN, known_set
 from upright.data.registry import Request, data_set
 from upright.data.store import open_split
 
 __all__: list[str] = []
 
 
-def _read(known: KnownSet, request: Request) -> LabelledImages:
+def _read(name: str, request: Request) -> LabelledImages:
+    known = known_set(name)
     raw = open_split(known, request.split)
     images, labels = raw.images[: request.limit], raw.labels[: request.limit]
     return LabelledImages(torch.from_numpy(images), torch.from_numpy(labels), known.classes)
 
 
-for _known in KNOWN.values():
-    data_set(_known.name)(partial(_read, _known))
+for _name in KNOWN:
+    data_set(_name)(partial(_read, _name))

@@ -38,7 +38,7 @@ class Claim:
 def claimed(folder: Path, attempt: str, *, node: str, patience: float) -> Iterator[None]:
     """Hold a folder, made where it is missing, after waiting for it up to ``patience`` seconds."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         _wait(handle, folder, time.monotonic() + patience)
         claim = Claim(attempt, node, os.getpid(), newest_step(folder))

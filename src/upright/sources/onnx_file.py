@@ -1,4 +1,8 @@
-"""Models in ONNX files, run by onnxruntime: ``FILE.onnx``. They give no gradients."""
+"""Models in ONNX files, run by onnxruntime: ``FILE.onnx``. They give no gradients.
+
+Such a file is a program. It runs in this process, and nothing bounds the memory and the time that
+it takes, some of it while it is loaded: it is trusted like other code, see ``SECURITY.md``.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,10 @@ class OnnxModel:
         # The runtime's errors have no base class of their own.
         except Exception as error:
             text = " ".join(str(error).split())
-            raise ValueError(f"{path} cannot be read as an ONNX model: {text}") from error
+            raise ValueError(
+                f"{path} cannot be read as an ONNX model: {text}; export it again, and load only "
+                "files that you trust, since they are programs"
+            ) from error
         self._input = _only(path, "input", self._session.get_inputs())
         self._output = _only(path, "output", self._session.get_outputs())
         self.shape: list[int | str | None] = self._input.shape
@@ -48,7 +55,10 @@ class OnnxModel:
 
 @model_source("FILE.onnx", r"(.+\.onnx)")
 def load_onnx(name: str, *, device: torch.device) -> Model:
-    """Load an ONNX model; one that was exported for a fixed batch size takes any."""
+    """Load an ONNX model; one that was exported for a fixed batch size takes any.
+
+    It is a program, which may take any memory and time: load only those that you trust.
+    """
     path = need_file(name)
     model = OnnxModel(path, device=device)
     if len(model.shape) != 4:
