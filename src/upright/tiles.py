@@ -17,7 +17,7 @@ Rows = slice | Tensor
 """Some of the images: consecutive ones, or one for each pose."""
 
 _PATIENCE = 8
-_PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3)
+_PAUSES_SECONDS = (0.0, 0.02, 0.1, 0.3)
 
 _NO_MEMORY = (
     "not enough memory",  # PyTorch on a CPU
@@ -86,7 +86,7 @@ class Room:
             self.batch_size, self._fitted = min(2 * self.batch_size, self._most), 0
 
     def _wait(self, error: Exception) -> None:
-        """Wait a moment before a single image is tried again; a longer one each time."""
+        """Wait before a single image is tried again, longer each time; or give it up."""
         if self._failed == len(_PAUSES_SECONDS):
             raise MemoryError(
                 "the model does not fit into memory with a single image; "
