@@ -94,7 +94,7 @@ def _locked_token(runs: Path) -> tuple[int, str]:
 
 def kept(*folders: Path) -> frozenset[tuple[Path, int]]:
     """What of a task would survive its worker: it changes whenever an attempt gets further."""
-    forms = ("checkpoints/*.json", "evaluation-*.safetensors")
+    forms = ("checkpoints/*.json", "evaluation-*.safetensors*")
     found = set()
     for file in (file for folder in folders for form in forms for file in folder.glob(form)):
         with contextlib.suppress(OSError):  # an old checkpoint goes when a new one is written
