@@ -3,10 +3,10 @@
     python benchmarks/states.py
 
 Bytes: 164,000 tiny images through a function that does nothing, so that the state is all the work.
-Rounding: networks of the zoo in float32, on batches of several sizes and by one and two threads,
-on two cores that are idle; the largest difference of a logit, as a part of the largest logit. Beside
-it, what a thousandth more in the weights of one layer does: a state takes a function for another at
-a ten-thousandth.
+Rounding: networks of the zoo in float32, on batches of several sizes, by one and two threads; the
+largest difference of a logit, as a part of the largest. Beside it what a thousandth more in the
+weights of one layer does: a state takes a function for another at a ten-thousandth. Two cores that
+are idle take a minute.
 """
 
 from __future__ import annotations
