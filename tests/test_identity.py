@@ -165,6 +165,14 @@ def test_a_function_that_rounds_otherwise_is_the_same(tmp_path: Path) -> None:
     measure(lambda images: model(images) * (1 + 1e-5), state)
 
 
+def test_an_older_state_of_a_file_knows_it_by_its_answers(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    shutil.copy(STATES / "function.safetensors", state)
+    measure(load_model(write_onnx(tmp_path, 1.0)), state)
+    with pytest.raises(ValueError, match="belongs to another model or other data; remove it"):
+        measure(load_model(write_onnx(tmp_path, 1.001)), state)
+
+
 @pytest.mark.parametrize("name", ["module", "function"])
 def test_a_state_of_an_older_version_continues(tmp_path: Path, name: str) -> None:
     """Written by the version before files were digested, with the answers to 16 images."""

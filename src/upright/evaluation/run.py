@@ -94,7 +94,7 @@ def evaluate(
         canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
             of the fill's colour.
         limit: use the first so many images only; which these are depends on the order of the data.
-        batch_size: at most so many images at once; halved when they do not fit into memory.
+        batch_size: at most so many images at once; fewer while they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
             and on the image's place in the data, and on nothing else. Without a generator the draws

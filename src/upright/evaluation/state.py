@@ -164,7 +164,7 @@ def load_state(path: Path, question: dict[str, object], *older: dict[str, object
             raise ValueError("its digest does not fit")
         asked, about = json.loads(metadata["question"]), json.loads(metadata["pieces"])
         _check(asked, about, arrays)
-        state = State(question, _pieces(about, arrays), beside=metadata.get("beside"))
+        state = State(asked, _pieces(about, arrays), beside=metadata.get("beside"))
         state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
     except FileNotFoundError:  # another process that measures the same has just put it elsewhere
         return State(question)

@@ -49,8 +49,12 @@ class StateFiles:
         state = State(question | {"model": asdict(Identity.of(model))})
         files = [file for file in (self.path, *_numbered(self.path, "rank")) if file.exists()]
         older = question | {"model": _older_digest(model) if files else None}
+        asked = state.question
         for file in files:
-            state.merge(_with_more(file, state.question, older))
+            found = _with_more(file, asked, older)
+            state.merge(found)
+            if not found.knows_model:  # as an older one of a file: its answers have to tell
+                state.question = found.question
         return state
 
     def save(self, state: State, chunk: Chunk) -> None:
