@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import Evaluation, SuspiciousInput, evaluate
+from upright import Evaluation, GridSearch, SuspiciousInput, TransformSpace, evaluate
 
 IMAGES = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -63,7 +63,9 @@ class TestLabels:
 class TestOutputs:
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_nan_logits(self, value: float) -> None:
-        with pytest.raises(ValueError, match=r"NaN or infinite logits; check its weights, and try"):
+        with pytest.raises(
+            ValueError, match=r"logits for image 0, .* as it is; check its weights, and try"
+        ):
             measure(lambda images: means(images) + value)
 
     def test_nan_logits_under_some_pose_only(self) -> None:
@@ -72,8 +74,30 @@ class TestOutputs:
             return torch.where(unmoved[:, None], means(images), torch.nan)
 
         for only_accuracy in (False, True):
-            with pytest.raises(ValueError, match=r"NaN or infinite logits; check its weights"):
+            with pytest.raises(ValueError, match=r"image \d, counted from 0, at dx .*; check its"):
                 measure(fragile, only_accuracy=only_accuracy)
+
+    @pytest.mark.parametrize("only_accuracy", [False, True])
+    def test_nan_names_the_image_and_the_pose(self, only_accuracy: bool) -> None:
+        """One of 600 images in two chunks, under the one pose that brings a pixel to a place."""
+        images = 0.5 * torch.ones(600, 3, 8, 8)
+        images[555, :, 2, 3] = 0.9
+
+        def fragile(images: Tensor) -> Tensor:
+            hit = images[:, 0, 1, 5] > 0.89
+            return torch.where(hit[:, None], torch.nan, means(images))
+
+        named = r"image 555, counted from 0, at dx 2 px, dy -1 px, angle 0 degrees; check its"
+        attacks = [GridSearch((5, 3, 1))]
+        space = TransformSpace(max_dx=2, max_dy=1, max_angle=0)
+        with pytest.raises(ValueError, match=named):
+            measure(
+                fragile,
+                (images, torch.zeros(600).long()),
+                attacks=attacks,
+                space=space,
+                only_accuracy=only_accuracy,
+            )
 
     @pytest.mark.parametrize(
         ("model", "returned"),

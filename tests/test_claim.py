@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -37,6 +39,20 @@ def test_a_worker_does_what_perform_does_and_says_who_it_is(tmp_path, task):
     assert (record.beside, alone.beside) == (4, 1)
     claim = read_claim(run_folder(task, tmp_path / "runs"))
     assert (claim.attempt, claim.node, claim.step) == ("first", "there", 0)
+
+
+def test_tokens_of_killed_drivers_go_and_those_of_others_stay(tmp_path):
+    leave = (
+        "import os, sys; from pathlib import Path; from upright.reproduce.attempt import token_in\n"
+        "with token_in(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", leave, str(tmp_path)], check=False)
+    assert killed.returncode == -9
+    (left,) = tmp_path.iterdir()
+    with token_in(tmp_path) as one, token_in(tmp_path) as other:
+        assert {file.name for file in tmp_path.iterdir()} == {one, other}
+        assert left.name not in (one, other)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_node_that_does_not_see_the_runs_begins_nothing(tmp_path, task):

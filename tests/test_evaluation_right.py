@@ -155,7 +155,7 @@ class TestClasses:
         for only_accuracy in (False, True):
             asked[0] = 0
             found = evaluate(model, (IMAGES, LABELS), only_accuracy=only_accuracy, **options)
-            looks, natural = 2 * 16, COUNT
+            looks, natural = min(64, COUNT) + 16, COUNT
             assert asked == [looks + natural + 3 * COUNT]
             assert found.attacks[str(attack)].forward_passes == 3 * COUNT
             assert (found.attacks[str(attack)].worst_class is None) == only_accuracy

@@ -69,7 +69,7 @@ class TestLearning:
             "natural_accuracy",
             "transformed_accuracy",
         }
-        others = {"step", "learning_rate", "images_per_second"}
+        others = {"step", "averaged_steps", "learning_rate", "images_per_second"}
         for line in lines(tmp_path):
             assert line.keys() == (parts - absent) | others
             assert all(math.isfinite(value) for value in line.values())
@@ -194,6 +194,23 @@ class TestLog:
             one.pop("images_per_second")
             other.pop("images_per_second")
             assert one == other
+
+    def test_a_line_says_over_how_many_steps_it_averages(self, tmp_path: Path, plan: Plan) -> None:
+        """Of a run that resumes between two lines: steps 5 and 6 of the second are forgotten."""
+        options: dict[str, Any] = {"data": colours(), "checkpoint_every": 3, "log_every": 4}
+        plan[7] = fail
+        with pytest.raises(ZeroDivisionError):
+            train(tiny_recipe(), tmp_path / "broken", **options)
+        plan.clear()
+        train(tiny_recipe(), tmp_path / "broken", resume=True, **options)
+        found = [(line["step"], line["averaged_steps"]) for line in lines(tmp_path / "broken")]
+        assert found == [(4, 4), (8, 2), (12, 4)]
+        each = options | {"log_every": 1}
+        train(tiny_recipe(), tmp_path / "unbroken", **each)
+        totals = [line["total"] for line in lines(tmp_path / "unbroken")]
+        for line in lines(tmp_path / "broken"):
+            mean = sum(totals[line["step"] - line["averaged_steps"] : line["step"]])
+            assert line["total"] == pytest.approx(mean / line["averaged_steps"], rel=1e-5)
 
     def test_tensorboard_shows_no_step_twice(self, tmp_path: Path, plan: Plan) -> None:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import nn
 
 from made_up import EVALUATION, made_up_record
 from upright import evaluate, zoo
+from upright.cli import main
 from upright.data import load_data
 from upright.data.known import KNOWN
 from upright.models import build_network
@@ -125,6 +127,31 @@ class TestAdding:
                 add_to_zoo(path, tmp_path / "zoo")
 
 
+class TestTerms:
+    def test_a_card_without_terms_says_that_they_are_not_known(self):
+        """As those have that were written before, and those of data of one's own."""
+        card = card_of(Recipe(objective="std"))
+        content = json.loads(write_card(card))
+        del content["data_terms"]
+        old = read_card(card.name, json.dumps(content).encode())
+        assert old == card
+        assert "allow is not known here: ask where they come from" in to_markdown(old)
+
+    def test_svhn_is_not_for_commercial_use(self, capsys):
+        assert main(["zoo", "show", "svhn/std-star"]) == 0
+        assert "SVHN is for non-commercial use only" in capsys.readouterr().out
+
+    def test_terms_that_are_no_text_are_refused(self):
+        with pytest.raises(ValueError, match="the note and the terms must be text"):
+            replace(card_of(Recipe(objective="std")), data_terms=3)
+
+    def test_the_notice_names_what_every_shipped_network_was_made_from(self):
+        words = " ".join((Path(__file__).parents[1] / "NOTICE").read_text().split())
+        for folder in {entry.card_file.parent.name for entry in Entry.all_in(SHIPPED)}:
+            assert f"entries/{folder}: " in words
+            assert KNOWN[folder].page in words
+
+
 def check_shipped(entry: Entry) -> None:
     """What has to hold for every entry that comes with the package."""
     card = entry.card()
@@ -132,6 +159,8 @@ def check_shipped(entry: Entry) -> None:
     assert entry.weights_file.stat().st_size < 1_500_000
     known = KNOWN[entry.name.partition("/")[0]]
     assert card.classes == known.classes
+    assert card.data_terms == known.terms != ""
+    assert known.terms in to_markdown(card)
     assert set(card.measured) >= {"nat", "grid-775"}
     for record in card.records:
         assert record.dataset == card.recipe.data == known.name
@@ -167,6 +196,7 @@ def test_the_check_of_what_is_shipped_sees_what_is_wrong(entry):
     whole = replace(
         card_of(Recipe(objective="std", model="resnet8x0.25"), evaluation={"weights": "bfloat16"}),
         weights_digest=hashlib.sha256(weights).hexdigest(),
+        data_terms=KNOWN["cifar10"].terms,
     )
     shipped = Entry(entry.folder, "cifar10/std")
     shipped.write(whole, weights)

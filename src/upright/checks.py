@@ -178,12 +178,17 @@ def check_logits(logits: Tensor, count: int) -> None:
         )
 
 
-def check_numbers(answers: Tensor) -> None:
-    """Check a model's logits, or their losses, which are NaN where a logit is NaN or infinite."""
-    if answers.isnan().any():
+def check_numbers(answers: Tensor, name: Callable[[tuple[int, ...]], str] | None = None) -> None:
+    """Check a model's logits, or their losses, which are NaN where a logit is NaN or infinite.
+
+    ``name`` says what was asked, of the first answer that is wrong, by where it lies.
+    """
+    wrong = answers.isnan()
+    if wrong.any():
+        asked = f" for {name(tuple(wrong.nonzero()[0].tolist()))}" if name is not None else ""
         raise ValueError(
-            "the model returned NaN or infinite logits; check its weights, and try float32 if it "
-            "runs in half precision"
+            f"the model returned NaN or infinite logits{asked}; check its weights, and try float32 "
+            "if it runs in half precision"
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +15,21 @@ __all__ = ["Room", "Rows", "Tiles", "images_at_once", "is_out_of_memory", "is_re
 
 Rows = slice | Tensor
 """Some of the images: consecutive ones, or one for each pose."""
+
+_PATIENCE = 8
+_PAUSES_SECONDS = (0.0, 0.02, 0.1, 0.3)
+
+_NO_MEMORY = (
+    "not enough memory",  # PyTorch on a CPU
+    "can't allocate memory",
+    "out of memory",  # CUDA, and what calls it
+    "alloc_failed",  # cuBLAS and cuDNN
+    "failed to allocate memory",  # onnxruntime: its arena
+    "smaller than requested bytes",  # the same, at a limit of its own
+    "bad_alloc",  # C++, as onnxruntime passes it on
+    "bad allocation",
+)
+"""What libraries say, in small letters, when memory is short."""
 
 
 def images_at_once(images: Tensor, at_32_by_32: int) -> int:
@@ -28,22 +44,56 @@ def is_recording() -> bool:
 
 @dataclass
 class Room:
-    """How many images are taken at once: fewer from then on, where some did not fit."""
+    """How many images are taken at once: half where some did not fit, and in time more again.
+
+    A lack of memory may be another process's, and pass. So after some batches that fitted, twice as
+    many are tried, up to the first size; where that fails again, the next try waits twice as long.
+    A single image is tried a few times before it is given up.
+    """
 
     batch_size: int
+    _most: int = field(init=False)
+    _too_many: int = field(default=0, init=False)
+    """The size that failed last, if none as large has fitted since."""
+    _fitted: int = field(default=0, init=False)
+    """Batches of about this size that fitted."""
+    _patience: int = field(default=_PATIENCE, init=False)
+    """Batches that have to fit before more are tried."""
+    _failed: int = field(default=0, init=False)
+    """How often in a row a single image did not fit."""
+
+    def __post_init__(self) -> None:
+        self._most = self.batch_size
 
     def make_room(self, tried: int, error: Exception) -> None:
         """Take smaller batches from now on, after one of ``tried`` images did not fit."""
         if not is_out_of_memory(error) or is_recording():  # a record cannot be taken back
             raise error
         if tried <= 1:
+            self._wait(error)
+        self._patience *= 2 if 0 < self._too_many <= tried else 1
+        self.batch_size, self._too_many, self._fitted = max(1, tried // 2), tried, 0
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def fitted(self, images: int) -> None:
+        """Take more images in time, after so many have fitted."""
+        self._failed = 0
+        if images >= self._too_many:
+            self._too_many, self._patience = 0, _PATIENCE
+        self._fitted += 2 * images > self.batch_size  # fewer say nothing
+        if self._fitted >= self._patience and self.batch_size < self._most:
+            self.batch_size, self._fitted = min(2 * self.batch_size, self._most), 0
+
+    def _wait(self, error: Exception) -> None:
+        """Wait before a single image is tried again, longer each time; or give it up."""
+        if self._failed == len(_PAUSES_SECONDS):
             raise MemoryError(
                 "the model does not fit into memory with a single image; "
                 "use a smaller model, smaller images or another device"
             ) from error
-        self.batch_size = tried // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        time.sleep(_PAUSES_SECONDS[self._failed])
+        self._failed += 1
 
 
 @dataclass(frozen=True)
@@ -59,6 +109,8 @@ class Tiles:
     values: Callable[[Tensor, Rows], Tensor]
     """The values of one tile. Positions of shape (n, 3) belong to n rows, each to one of them;
     of shape (m, 1, 3), all to all."""
+    done: Callable[[int], None] = lambda _: None
+    """Told of the images of each tile that fitted."""
 
     def __call__(self, pose: Pose) -> Tensor:
         position = pose.stack().to(self.device)  # once: a copy from the host waits
@@ -80,11 +132,8 @@ class Tiles:
         if poses * count > batch and poses > 1:
             groups = positions.split(max(1, batch // count))
             return torch.cat([self._block(group, start, stop) for group in groups])
-        try:
-            return self._tile(positions[:, None], slice(start, stop))
-        except (MemoryError, RuntimeError) as error:
-            self.room.make_room(poses * count, error)
-        return self._block(positions, start, stop)
+        values = self._try(positions[:, None], slice(start, stop), poses * count)
+        return self._block(positions, start, stop) if values is None else values
 
     def _pairs(self, positions: Tensor, rows: Tensor) -> Tensor:
         """Score each pose on the image in its row."""
@@ -92,11 +141,19 @@ class Tiles:
         if len(positions) > batch:
             parts = zip(positions.split(batch), rows.split(batch), strict=True)
             return torch.cat([self._pairs(*part) for part in parts])
+        values = self._try(positions, rows, len(positions))
+        return self._pairs(positions, rows) if values is None else values
+
+    def _try(self, positions: Tensor, rows: Rows, images: int) -> Tensor | None:
+        """Score one tile of so many images; None where they did not fit."""
         try:
-            return self._tile(positions, rows)
-        except (MemoryError, RuntimeError) as error:
-            self.room.make_room(len(positions), error)
-        return self._pairs(positions, rows)
+            values = self._tile(positions, rows)
+        except Exception as error:  # of any kind: a runtime's own need not be a RuntimeError
+            self.room.make_room(images, error)
+            return None
+        self.room.fitted(images)
+        self.done(images)
+        return values
 
     def _tile(self, positions: Tensor, rows: Rows) -> Tensor:
         """Score one tile; where a gradient is asked, it is taken at once.
@@ -116,6 +173,7 @@ class Tiles:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that something did not fit, in any of the ways to say so."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        "not enough memory" in str(error) or "can't allocate memory" in str(error)
-    )
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error).lower()
+    return any(words in text for words in _NO_MEMORY)

@@ -91,6 +91,8 @@ class KnownSet:
 
     name: str
     page: str
+    terms: str
+    """What its makers allow, in whole sentences, and where they say so."""
     classes: tuple[str, ...]
     counts: Mapping[str, int]
     archives: tuple[Archive, ...]
@@ -154,9 +156,16 @@ sunflower sweet_pepper table tank telephone television tiger tractor train trout
 wardrobe whale willow_tree wolf woman worm
 """
 
+_CIFAR_TERMS = (
+    "CIFAR comes without a licence: its page asks to cite the technical report "
+    "(https://www.cs.toronto.edu/~kriz/cifar.html). The images were gathered from the web, and "
+    "belong to whoever made them."
+)
+
 CIFAR10 = KnownSet(
     name="cifar10",
     page="https://www.cs.toronto.edu/~kriz/cifar.html",
+    terms=_CIFAR_TERMS,
     classes=tuple(_CIFAR10_CLASSES.split()),
     counts={"train": 50_000, "test": 10_000},
     archives=(Archive(_toronto("cifar-10-python.tar.gz"), "c58f30108f718f92721af3b95e74349a"),),
@@ -200,6 +209,7 @@ CIFAR10 = KnownSet(
 CIFAR100 = KnownSet(
     name="cifar100",
     page="https://www.cs.toronto.edu/~kriz/cifar.html",
+    terms=_CIFAR_TERMS,
     classes=tuple(_CIFAR100_CLASSES.split()),
     counts={"train": 50_000, "test": 10_000},
     archives=(Archive(_toronto("cifar-100-python.tar.gz"), "eb9058c3a382ffc7106e4002c42a8d85"),),
@@ -232,6 +242,7 @@ CIFAR100 = KnownSet(
 SVHN = KnownSet(
     name="svhn",
     page="http://ufldl.stanford.edu/housenumbers",
+    terms="SVHN is for non-commercial use only (http://ufldl.stanford.edu/housenumbers).",
     classes=tuple("0123456789"),
     counts={"train": 73_257, "test": 26_032},
     archives=(

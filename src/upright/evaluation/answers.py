@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from upright.checks import Model
-from upright.evaluation.score import Predictor, rank
+from upright.checks import Model, check_numbers
+from upright.evaluation.score import Predictor, named_image, rank
 from upright.pose import Pose
 from upright.tiles import Room, images_at_once
 from upright.warp import warp
@@ -48,8 +48,8 @@ def answers(
     """
     predictor = Predictor(model, Room(images_at_once(images, 128)))
     asked = [
-        _ask(predictor, image[None].to(device), label, poses)
-        for image, label in zip(images, labels, strict=True)
+        _ask(predictor, place, image[None].to(device), label, poses)
+        for place, (image, label) in enumerate(zip(images, labels, strict=True))
     ]
     return Answers(
         predicted=torch.stack([each.predicted for each in asked]),
@@ -58,12 +58,13 @@ def answers(
     )
 
 
-def _ask(predictor: Predictor, image: Tensor, label: Tensor, poses: Pose) -> Answers:
+def _ask(predictor: Predictor, place: int, image: Tensor, label: Tensor, poses: Pose) -> Answers:
     """Ask about one image, in batches of poses."""
     parts = [
         predictor.peek(warp(image, Pose.unstack(part)[:, None]).flatten(0, 1)).float().cpu()
         for part in poses.stack().split(predictor.room.batch_size)
     ]
     logits = torch.cat(parts)
+    check_numbers(logits, lambda at: named_image(place, poses[at[0]]))
     most, predicted = logits.softmax(1).max(1)
     return Answers(predicted, most, rank(logits, label.expand(len(logits))).argmax())

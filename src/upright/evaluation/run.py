@@ -27,10 +27,12 @@ from upright.evaluation.score import (
     WorstLoss,
     is_fooled,
     loss_of,
+    named_image,
     or_as_it_is,
     rank,
 )
-from upright.evaluation.state import Piece, State, StateFiles, checksum
+from upright.evaluation.state import Piece, State, checksum
+from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.pose import Pose
@@ -41,6 +43,10 @@ from upright.warp import Fill, Interpolation, warp
 
 __all__ = ["evaluate"]
 
+_FIRST, _TWICE = 64, 16
+"""Images that a model is asked about before all, and some of them once more."""
+_ROUNDING = 1e-4
+"""Of logits in float32 on a CPU, as a part of the largest; see docs/evaluate.md."""
 _OTHER_DATA = "the state belongs to other data; remove it or name another file"
 
 
@@ -88,7 +94,7 @@ def evaluate(
         canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
             of the fill's colour.
         limit: use the first so many images only; which these are depends on the order of the data.
-        batch_size: at most so many images at once; halved when they do not fit into memory.
+        batch_size: at most so many images at once; fewer while they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
             and on the image's place in the data, and on nothing else. Without a generator the draws
@@ -181,16 +187,17 @@ class _Examination:
 
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
-        room = self.predictor.room
-        room.batch_size = room.batch_size or _batch_size(chunk.images)
+        self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
-        few = self.move(_on_canvas(chunk.images[:16], self.question), Pose.zeros(1))
+        few = self.move(_on_canvas(chunk.images[:_FIRST], self.question), Pose.zeros(1))
         logits = self.predictor.peek(few)
+        checks.check_numbers(logits, lambda at: named_image(at[0], Pose.zeros(1)[0]))
         checks.warn_if_probabilities(logits)
-        checks.warn_if_random(logits, self.predictor.peek(few))
+        checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
         self.classes = logits.shape[1]
         checks.check_top(self.question.top, self.classes)
-        if not _alike(self.kept.once("first_logits", logits.float()), logits):
+        first = self.kept.once("first_logits", logits.float())
+        if not _alike(first, logits, roughly=self.kept.knows_model):
             raise ValueError(
                 "the state belongs to another model or other data; remove it or name another file"
             )
@@ -213,6 +220,7 @@ class _Examination:
             self.move,
             partial(rank, top=self.question.top),
             None if self.question.only_accuracy else Notes(),
+            torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
         )
         natural = score(Pose.zeros(1, 1))[0]
         piece.keep(
@@ -280,9 +288,16 @@ def _move(model: checks.Model, question: Question) -> Move:
     return partial(move, fill=question.fill, interpolation=question.interpolation)
 
 
-def _alike(kept: Tensor, logits: Tensor) -> bool:
-    same_form = kept.shape == logits.shape and kept.dtype == torch.float32
-    return same_form and torch.allclose(kept, logits.float().cpu(), rtol=0.02, atol=0.02)
+def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
+    """Whether a model answers as it did, up to rounding; older states have fewer answers."""
+    answers = logits[: len(kept)].float().cpu()
+    if kept.shape != answers.shape or kept.dtype != torch.float32:
+        return False
+    # Rounding is coarse in half precision, and on a GPU, which may take float32 for less.
+    if roughly or logits.is_cuda or logits.dtype in (torch.float16, torch.bfloat16):
+        return torch.allclose(kept, answers, rtol=0.02, atol=0.02)
+    largest = kept[kept.isfinite()].abs().max() if kept.isfinite().any() else 0.0
+    return torch.allclose(kept, answers, rtol=0, atol=_ROUNDING * float(largest))
 
 
 def _batch_size(images: Tensor) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,17 @@ from upright.pose import Pose
 from upright.tiles import Room, Rows, Tiles, is_out_of_memory
 from upright.warp import warp
 
-__all__ = ["Move", "Notes", "Predictor", "WorstLoss", "is_fooled", "loss_of", "or_as_it_is", "rank"]
+__all__ = [
+    "Move",
+    "Notes",
+    "Predictor",
+    "WorstLoss",
+    "is_fooled",
+    "loss_of",
+    "named_image",
+    "or_as_it_is",
+    "rank",
+]
 
 Move = Callable[[Tensor, Pose], Tensor]
 """Gives images under poses, as ``warp`` does."""
@@ -76,24 +87,25 @@ class Predictor:
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits = self._ask(images)
-        self.passes += len(images)
-        self.advance(len(images))
-        return logits
+        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
+
+    def count(self, images: int) -> None:
+        """Count what was asked, once there is an answer to work with."""
+        self.passes += images
+        self.advance(images)
 
     def peek(self, images: Tensor) -> Tensor:
-        """Ask without counting it: for a look at the model before anything is measured."""
-        parts = images.split(self.room.batch_size)
+        """Ask about images that may not fit at once: for a look before anything is measured."""
+        batch = self.room.batch_size
+        if len(images) > batch:
+            return torch.cat([self.peek(part) for part in images.split(batch)])
         try:
-            logits = torch.cat([self._ask(part) for part in parts])
-        except (MemoryError, RuntimeError) as error:
+            logits = self(images)
+        except Exception as error:
             self._give_way(images, error)
             return self.peek(images)
-        check_numbers(logits)
+        self.room.fitted(len(images))
         return logits
-
-    def _ask(self, images: Tensor) -> Tensor:
-        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
 
     def _give_way(self, images: Tensor, error: Exception) -> None:
         """Ask for fewer images next time, or in the weights' dtype; or say what is wrong.
@@ -101,12 +113,12 @@ class Predictor:
         A model that takes images as they are gets them so, and may convert them itself.
         """
         wanted = _dtype_of(self.model)
-        refused = not is_out_of_memory(error)
+        refused = isinstance(error, RuntimeError) and not is_out_of_memory(error)
         if refused and self.dtype is None and wanted not in (None, images.dtype):
             self.dtype = wanted
             return
         explain_channels(images, error)
-        self.room.make_room(min(self.room.batch_size, len(images)), error)
+        self.room.make_room(len(images), error)
 
 
 @dataclass(frozen=True)
@@ -137,16 +149,20 @@ class WorstLoss:
     """What logits and labels are worth."""
     notes: Notes | None = None
     """Where classes are kept, if they are."""
+    places: Tensor | None = None
+    """Of the images in the data."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        tiles = Tiles(self.predictor.room, len(self.images), self.images.device, self._ranks)
+        predictor, device = self.predictor, self.images.device
+        tiles = Tiles(predictor.room, len(self.images), device, self._ranks, predictor.count)
         values = tiles(pose)
-        check_numbers(values)
+        check_numbers(values, partial(self._which, pose.stack().expand(*values.shape, 3)))
         return values
 
     def restrict(self, rows: Tensor) -> WorstLoss:
         """Score some of the images only."""
-        return replace(self, images=self.images[rows], labels=self.labels[rows])
+        places = None if self.places is None else self.places[rows]
+        return replace(self, images=self.images[rows], labels=self.labels[rows], places=places)
 
     def with_own_notes(self) -> WorstLoss:
         """Keep apart what is noted from now on, if anything is."""
@@ -162,6 +178,11 @@ class WorstLoss:
         """Ask for the class of the largest logit under a pose of each image."""
         return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
 
+    def _which(self, positions: Tensor, at: tuple[int, ...]) -> str:
+        """Say which image it is, under which pose, whose value lies there."""
+        place = at[-1] if self.places is None else int(self.places[at[-1]])
+        return named_image(place, Pose.unstack(positions[at]))
+
     def _ranks(self, positions: Tensor, rows: Rows) -> Tensor:
         """Rank one tile."""
         images, labels = self.images[rows], self.labels[rows]
@@ -173,6 +194,19 @@ class WorstLoss:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
             self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
+
+
+def named_image(place: int, pose: Pose) -> str:
+    """Say which image is meant, and how it was moved.
+
+    >>> named_image(7, Pose.zeros(1)[0])
+    'image 7, counted from 0, as it is'
+    >>> named_image(8, Pose.unstack(torch.tensor([1, -2.5, 30])))
+    'image 8, counted from 0, at dx 1 px, dy -2.5 px, angle 30 degrees'
+    """
+    dx, dy, angle = pose.stack().tolist()
+    moved = f"at dx {dx:g} px, dy {dy:g} px, angle {angle:g} degrees"
+    return f"image {place}, counted from 0, {moved if dx or dy or angle else 'as it is'}"
 
 
 def _dtype_of(model: object) -> torch.dtype | None:

@@ -1,33 +1,29 @@
-"""The state of a long evaluation on disk, so that it continues where it was stopped.
+"""What a long evaluation has measured so far, and the file that holds it.
 
-One safetensors file: the arrays measured so far, and as its metadata what the evaluation was asked.
-A state is not continued with another question or other data, nor with another model: a module is
-known by a digest of its weights, any other callable by its answers to the first images.
-
-Of several processes each writes a file of its own, with all that was known when it started and what
-it measured since. All of these files together are the state, whoever continues it.
+One safetensors file: the arrays of some pieces of the data, and as its metadata what the evaluation
+was asked. See ``state_files`` for which files are a state, and whose.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright.evaluation.stream import Chunk
 from upright.files import write_whole
-from upright.ranks import ALONE, Ranks
+from upright.identity import NOBODY
 
-__all__ = ["Piece", "State", "StateFiles", "checksum", "digest_of", "load_state", "save_state"]
+__all__ = ["Piece", "State", "checksum", "load_state", "save_state"]
 
 _PIECES = "images/"
 
@@ -54,6 +50,23 @@ class State:
     pieces: dict[int, Piece] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     """Arrays that are the same for all chunks."""
+    beside: str | None = None
+    """Of one whose constants are in another file: their digest."""
+
+    @property
+    def digest(self) -> str:
+        """Of the constants, the model's first answers among them."""
+        return _digest({}, self.constants)
+
+    @property
+    def knows_model(self) -> bool:
+        """Whether the model is known by a digest, and not by its answers alone."""
+        return self.question.get("model") not in (None, asdict(NOBODY))
+
+    def part(self, starts: Iterable[int]) -> State:
+        """Give some pieces alone."""
+        pieces = {start: self.pieces[start] for start in starts}
+        return State(self.question, pieces, self.constants)
 
     def once(self, name: str, array: Tensor) -> Tensor:
         """Keep an array that is the same for all chunks, and give the one that was kept first."""
@@ -94,23 +107,6 @@ def checksum(chunk: Chunk) -> int:
     return total
 
 
-def digest_of(model: object) -> str | None:
-    """Give a digest of a module's weights, buffers and extra state; None for one without weights,
-    and for any other callable."""
-    state = model.state_dict() if isinstance(model, nn.Module) else {}
-    if not any(isinstance(value, Tensor) for value in state.values()):
-        return None
-    digest = hashlib.sha256()
-    for name, value in state.items():
-        digest.update(name.encode())
-        if isinstance(value, Tensor):
-            flat = value.detach().cpu().contiguous().flatten()
-            digest.update(flat.view(torch.uint8).numpy().tobytes())
-        elif isinstance(value, str):
-            digest.update(value.encode())
-    return digest.hexdigest()
-
-
 def _digest(metadata: dict[str, str], arrays: dict[str, Tensor]) -> str:
     """Give a digest of all that a state holds."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
@@ -120,17 +116,19 @@ def _digest(metadata: dict[str, str], arrays: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def save_state(path: Path, state: State) -> None:
-    """Write a state whole or not at all."""
+def save_state(path: Path, state: State, *, beside: str | None = None) -> None:
+    """Write a state whole or not at all; or one without constants, ``beside`` that with those."""
     pieces = sorted(state.pieces.items())
     metadata = {
         "question": json.dumps(state.question, sort_keys=True),
         "pieces": json.dumps([[at, it.images, it.checksum, it.totals] for at, it in pieces]),
     }
+    if beside is not None:
+        metadata["beside"] = beside
     # Pieces that an older version measured may lack some.
     names = set.intersection(*(set(piece.arrays) for _, piece in pieces)) if pieces else set()
     arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in sorted(names)}
-    arrays |= state.constants
+    arrays |= state.constants if beside is None else {}
     write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
 
 
@@ -151,8 +149,11 @@ def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} are not those of {done} images")
 
 
-def load_state(path: Path, question: dict[str, object]) -> State:
-    """Read a state, or begin one where there is no file."""
+def load_state(path: Path, question: dict[str, object], *older: dict[str, object]) -> State:
+    """Read a state, or begin one where there is no file.
+
+    ``older`` are the same question as older versions put it.
+    """
     if not path.exists():
         return State(question)
     try:
@@ -163,8 +164,10 @@ def load_state(path: Path, question: dict[str, object]) -> State:
             raise ValueError("its digest does not fit")
         asked, about = json.loads(metadata["question"]), json.loads(metadata["pieces"])
         _check(asked, about, arrays)
-        state = State(question, _pieces(about, arrays))
+        state = State(asked, _pieces(about, arrays), beside=metadata.get("beside"))
         state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
+    except FileNotFoundError:  # another process that measures the same has just put it elsewhere
+        return State(question)
     except (
         SafetensorError,
         KeyError,
@@ -178,7 +181,8 @@ def load_state(path: Path, question: dict[str, object]) -> State:
         raise ValueError(
             f"{path} is not the state of an evaluation ({error}); remove it"
         ) from error
-    if asked != (wanted := json.loads(json.dumps(question))):
+    wanted, *others = (json.loads(json.dumps(each)) for each in (question, *older))
+    if asked != wanted and asked not in others:
         differing = sorted(key for key in asked | wanted if asked.get(key) != wanted.get(key))
         raise ValueError(
             f"{path} belongs to another evaluation (other {', '.join(differing) or 'settings'}); "
@@ -196,42 +200,3 @@ def _pieces(about: list[list[Any]], arrays: dict[str, Tensor]) -> dict[int, Piec
             for piece, rows in zip(pieces.values(), array.split(sizes), strict=True):
                 piece.arrays[name.removeprefix(_PIECES)] = rows
     return pieces
-
-
-@dataclass(frozen=True)
-class StateFiles:
-    """The file of one process, or those of several; without a path nothing is kept."""
-
-    path: Path | None
-    ranks: Ranks = ALONE
-
-    def load(self, question: dict[str, object], model: object) -> State:
-        """Read all files, also those of more processes than there are now."""
-        if self.path is None:
-            return State(question)
-        question = question | {"model": digest_of(model)}
-        state = load_state(self.path, question)
-        for file in _files_of_ranks(self.path):
-            state.merge(load_state(file, question))
-        return state
-
-    def save(self, state: State, chunk: Chunk) -> None:
-        """Write this process's file, after one more chunk."""
-        if self.path is None:
-            return
-        state.pieces[chunk.start].checksum = checksum(chunk)
-        name = self.path.name if self.ranks.leads else f"{self.path.name}.rank-{self.ranks.rank}"
-        save_state(self.path.with_name(name), state)
-
-    def finish(self, state: State) -> None:
-        """Leave one file, with all of it."""
-        if self.path is None or not (files := _files_of_ranks(self.path)):
-            return
-        save_state(self.path, state)
-        for file in files:
-            file.unlink(missing_ok=True)
-
-
-def _files_of_ranks(path: Path) -> list[Path]:
-    files = path.parent.glob(f"{glob.escape(path.name)}.rank-*")
-    return sorted(file for file in files if file.suffix.removeprefix(".rank-").isdigit())

@@ -91,9 +91,12 @@ class Search:
         if passes <= self.room.batch_size:
             try:
                 logits = self._logits(pose, slice(None), with_originals=with_originals)
-                return tuple(self._value(target, logits, slice(None)) for target in targets)
-            except (MemoryError, RuntimeError) as error:
+                found = tuple(self._value(target, logits, slice(None)) for target in targets)
+            except Exception as error:
                 self.room.make_room(passes, error)
+            else:
+                self.room.fitted(passes)
+                return found
         tile = partial(self._tile, targets)
         values = Tiles(self.room, len(self.copies), self.images.device, tile)(pose)
         return values.unbind(-1) if len(targets) > 1 else (values,)

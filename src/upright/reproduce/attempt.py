@@ -7,6 +7,7 @@ there, which every worker looks for before it begins.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from upright.files import write_whole
+from upright.files import lock, remove_left_over
 from upright.records import Record
 from upright.reproduce.claim import claimed
 from upright.reproduce.work import Task, folders_of, perform
@@ -66,18 +67,34 @@ def work_on(attempt: Attempt, *, node: str) -> tuple[Record, ...]:
 
 @contextlib.contextmanager
 def token_in(runs: Path) -> Iterator[str]:
-    """Leave a file that workers look for; gives its name."""
-    token = f".token-{secrets.token_hex(8)}"
-    write_whole(runs / token, b"")
+    """Leave a file that workers look for; gives its name. Those of killed drivers go.
+
+    Its name and its lock are those of a file that is being written: so it can be told from one
+    whose driver has died.
+    """
+    runs.mkdir(parents=True, exist_ok=True)
+    remove_left_over(runs, "token")
+    handle, token = _locked_token(runs)
     try:
         yield token
     finally:
         (runs / token).unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked_token(runs: Path) -> tuple[int, str]:
+    while True:
+        token = f".token-{secrets.token_hex(4)}.part"
+        handle = os.open(runs / token, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        # Another driver may have taken it for left over before it was locked.
+        if not lock(handle) or os.fstat(handle).st_nlink:
+            return handle, token
+        os.close(handle)
 
 
 def kept(*folders: Path) -> frozenset[tuple[Path, int]]:
     """What of a task would survive its worker: it changes whenever an attempt gets further."""
-    forms = ("checkpoints/*.json", "evaluation-*.safetensors")
+    forms = ("checkpoints/*.json", "evaluation-*.safetensors*")
     found = set()
     for file in (file for folder in folders for form in forms for file in folder.glob(form)):
         with contextlib.suppress(OSError):  # an old checkpoint goes when a new one is written

@@ -10,14 +10,11 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
-
-import torch
-from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from typing import Any
 
 from upright.checks import Model
 from upright.evaluation import Oracle
+from upright.identity import Identity, file_digest
 
 __all__ = ["Guest", "weights_digest"]
 
@@ -63,31 +60,10 @@ class Guest:
 
 
 def weights_digest(model: Model, source: str) -> str | None:
-    """Digest a module's weights and buffers; or the file that the source names, if it names one."""
-    if isinstance(model, nn.Module) and (tensors := model.state_dict()):
-        digest = hashlib.sha256()
-        for name, value in tensors.items():
-            digest.update(f"{name} {_kind(value)}\n".encode())
-            digest.update(_content(value))
-        return digest.hexdigest()
-    # As in net.onnx, my_model.py:make and tta-10:net.onnx.
+    """Digest a module's weights and buffers; or else the file that it, or its code, came from."""
+    known = Identity.of(model)
+    if known.weights is not None or known.files is not None:
+        return known.weights or known.files
+    # As in my_model.py:make.
     files = [path for part in source.split(":") if (path := Path(part).expanduser()).is_file()]
-    return hashlib.sha256(files[0].read_bytes()).hexdigest() if files else None
-
-
-def _kind(value: object) -> str:
-    return f"{value.dtype} {tuple(value.shape)}" if _is_plain(value) else type(value).__name__
-
-
-def _content(value: object) -> bytes:
-    """The numbers of a tensor; of what else a module may keep, such as packed weights, its text."""
-    if not _is_plain(value):
-        return str(value).encode()
-    flat = value.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes()
-
-
-def _is_plain(value: object) -> TypeGuard[Tensor]:
-    if not isinstance(value, Tensor) or is_lazy(value):
-        return False
-    return value.layout == torch.strided and not (value.is_quantized or value.is_meta)
+    return file_digest(files[0]) if files else None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from upright.data.known import KNOWN
 from upright.reproduce.record import FinishedRun
 from upright.reproduce.work import Precision, Task, measure_network
 from upright.train import RunDirectory, load_network
@@ -80,6 +81,7 @@ def add_to_zoo(
         weights_digest=hashlib.sha256(weights).hexdigest(),
         records=tuple(records),
         note=note,
+        data_terms=KNOWN[recipe.data].terms if recipe.data in KNOWN else "",
     )
     entry.write(card, weights)
     return entry

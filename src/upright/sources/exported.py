@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
 from upright.checks import Model
+from upright.identity import FromFile, file_digest
 from upright.sources.needs import need_file
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized
@@ -35,7 +36,8 @@ def load_exported(name: str, *, device: torch.device) -> Model:
 
     batch, *image = example.shape
     least, most = _bounds(program, batch)
-    return Sized(model, least, most, tuple(_fixed(size) for size in image))
+    sized = Sized(model, least, most, tuple(_fixed(size) for size in image))
+    return FromFile(sized, file_digest(path))
 
 
 def _read(path: Path) -> ExportedProgram:

@@ -6,13 +6,15 @@ it takes, some of it while it is loaded: it is trusted like other code, see ``SE
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from upright.checks import Model
+from upright.identity import FromFile, file_digest
 from upright.sources.needs import need_file, need_library
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized
@@ -20,6 +22,8 @@ from upright.sources.sized import Sized
 __all__ = ["OnnxModel", "load_onnx"]
 
 _FLOAT = "tensor(float)"
+# How protobuf writes the pair of "location" and a name, up to the length of that, in 7 bits a byte.
+_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])", re.DOTALL)
 
 
 class OnnxModel:
@@ -68,7 +72,19 @@ def load_onnx(name: str, *, device: torch.device) -> Model:
         )
     # Sizes that may vary have a name, or none.
     batch, *image = (size if isinstance(size, int) else None for size in model.shape)
-    return Sized(model, batch or 1, batch, tuple(image))
+    sized = Sized(model, batch or 1, batch, tuple(image))
+    return FromFile(sized, file_digest(path, *_weights_beside(path)))
+
+
+def _weights_beside(path: Path) -> list[Path]:
+    """The files of weights that an ONNX file names: it need not hold them itself."""
+    content, names = path.read_bytes(), set[str]()
+    for match in _LOCATION.finditer(content):
+        length = sum((byte & 127) << 7 * place for place, byte in enumerate(match[1]))
+        names.add(content[match.end() : match.end() + length].decode(errors="replace"))
+    inside = [name for name in sorted(names) if not {"..", "/"} & {*PurePath(name).parts}]
+    files = [path.parent / name for name in inside if "\0" not in name]
+    return [file for file in files if file.is_file()]
 
 
 def _only(path: Path, kind: str, values: list[Any]) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from upright.checks import Model
+from upright.identity import FromFile, file_digest
 from upright.sources.needs import need_file
 from upright.sources.registry import model_source, unknown_model
 
@@ -37,7 +38,8 @@ def load_torchscript(name: str, *, device: torch.device) -> Model:
             f"write it with torch.jit.save, by a version of PyTorch no newer than "
             f"{torch.__version__}"
         ) from error
-    return module.eval()
+    # Its weights are not all: code and constants of the file answer, too.
+    return FromFile(module.eval(), file_digest(path))
 
 
 def _has_code(path: Path) -> bool:

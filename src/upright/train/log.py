@@ -92,6 +92,7 @@ class Log:
         seconds = self._clock() - self._began
         line = {
             "step": step,
+            "averaged_steps": step - self._last,  # fewer after a resumption between two lines
             **means,
             "learning_rate": learning_rate,
             "images_per_second": round((step - self._last) * self._batch / seconds, 1),

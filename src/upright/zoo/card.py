@@ -41,6 +41,8 @@ class Card:
     """Of evaluations of the packed weights, all of one recipe. What two have, the first tells."""
     note: str = ""
     """What else is to be known, such as of which seeds it is the best."""
+    data_terms: str = ""
+    """What the training data allow, as far as their makers say; empty where it is unknown."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -76,6 +78,7 @@ def write_card(card: Card) -> bytes:
         "train_digest": card.train_digest,
         "weights_digest": card.weights_digest,
         "note": card.note,
+        "data_terms": card.data_terms,
         "records": [to_json(record) for record in card.records],
     }
     return json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
@@ -100,14 +103,15 @@ def _card(name: str, content: dict[str, Any]) -> Card:
         train_digest=content["train_digest"],
         weights_digest=content["weights_digest"],
         note=content["note"],
+        data_terms=content.get("data_terms", ""),  # which older cards do not have
         records=tuple(from_json(record) for record in content["records"]),
     )
 
 
 def _check(card: Card) -> None:
     texts = (*card.classes, card.name, card.train_digest, card.weights_digest, card.note)
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("classes, digests and the note must be text")
+    if not all(isinstance(text, str) for text in (*texts, card.data_terms)):
+        raise ValueError("classes, digests, the note and the terms must be text")
     sizes = (*card.image_shape, len(card.classes))
     if len(sizes) != 4 or not all(isinstance(n, int) and 0 < n <= _MOST_PIXELS for n in sizes):
         raise ValueError(

@@ -31,6 +31,8 @@ def to_markdown(card: Card) -> str:
         "rotations and shifts do. It is no product: decide nothing about people or safety by it.",
         "## Limits",
         "\n".join(f"- {limit}" for limit in _limits(card)),
+        "## Terms",
+        _terms(card),
         "## Files",
         f"SHA-256 of the weights: `{card.weights_digest}`. Kernels and matrices are bfloat16, the "
         "rest float32.",
@@ -60,6 +62,19 @@ def _what(card: Card) -> str:
         f"A `{card.recipe.model}`, trained by `{card.recipe.objective}` on `{card.recipe.data}`. "
         f"It takes images in [0, 1], N x {channels} x {height} x {width}, and gives logits of "
         f"{len(card.classes)} classes: {named}{f' and {more} more' if more > 0 else ''}."
+    )
+
+
+def _terms(card: Card) -> str:
+    """What the training data allow, which the licence of the program says nothing about."""
+    if not card.data_terms:
+        return (
+            f"What the training data, `{card.recipe.data}`, allow is not known here: ask where "
+            "they come from before you use or pass on the weights."
+        )
+    return (
+        f"The weights were made from `{card.recipe.data}`. {card.data_terms} The licence of the "
+        "program gives no right that the data do not give."
     )
 
 

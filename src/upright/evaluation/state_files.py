@@ -1,0 +1,131 @@
+"""The state of a long evaluation on disk, so that it continues where it was stopped.
+
+A state is not continued with another question or other data, nor with another model: a module is
+known by a digest of its weights, a model of a file by one of that, and all of them by their answers
+to the first images, which of a function is all there is.
+
+After each chunk one file is written, whole or not at all: with its piece alone, or together with
+those of files before it that have no more, whose place it takes. So a piece is written again only
+when there are twice as many, and n pieces lie in about log n files: the state's own, which has what
+all pieces share, and ``.more-1``, ``.more-2`` and so on beside it. In the end there is one.
+
+Of several processes each writes files of its own, with all that was known when it started and what
+it measured since. All of these files together are the state, whoever continues it.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from upright.evaluation.state import State, checksum, load_state, save_state
+from upright.evaluation.stream import Chunk
+from upright.identity import Identity
+from upright.ranks import ALONE, Ranks
+
+__all__ = ["StateFiles"]
+
+
+@dataclass
+class StateFiles:
+    """The files of one process, or those of several; without a path nothing is kept."""
+
+    path: Path | None
+    ranks: Ranks = ALONE
+    _written: list[tuple[int, ...]] = field(default_factory=list, init=False)
+    """By this process: where the pieces start that each of its files has."""
+    _digest: str = field(default="", init=False)
+    """Of what all pieces share, when the first of the files was written."""
+
+    def load(self, question: dict[str, object], model: object) -> State:
+        """Read all files, also those of more processes than there are now."""
+        if self.path is None:
+            return State(question)
+        state = State(question | {"model": asdict(Identity.of(model))})
+        files = [file for file in (self.path, *_numbered(self.path, "rank")) if file.exists()]
+        older = question | {"model": _older_digest(model) if files else None}
+        asked = state.question
+        for file in files:
+            found = _with_more(file, asked, older)
+            state.merge(found)
+            if not found.knows_model:  # as an older one of a file: its answers have to tell
+                state.question = found.question
+        return state
+
+    def save(self, state: State, chunk: Chunk) -> None:
+        """Write one file, after one more chunk."""
+        if self.path is None:
+            return
+        state.pieces[chunk.start].checksum = checksum(chunk)
+        if state.digest != self._digest:  # nothing is written yet, or not of these constants
+            self._written, self._digest = [], state.digest
+            starts = tuple(state.pieces)
+        else:
+            starts = (chunk.start,)
+        while self._written and len(self._written[-1]) <= len(starts):
+            starts = self._written.pop() + starts
+        self._write(state.part(starts))
+        self._written.append(starts)
+
+    def _write(self, state: State) -> None:
+        """Write the file after those that stay; the ones that it stands for go."""
+        assert self.path is not None
+        own = self.path.name if self.ranks.leads else f"{self.path.name}.rank-{self.ranks.rank}"
+        first, place = self.path.with_name(own), len(self._written)
+        if place:
+            save_state(first.with_name(f"{own}.more-{place}"), state, beside=self._digest)
+        else:
+            save_state(first, state)
+        for file in _numbered(first, "more", after=place):
+            file.unlink(missing_ok=True)
+
+    def finish(self, state: State) -> None:
+        """Leave one file, with all of it."""
+        if self.path is None:
+            return
+        ranks = _numbered(self.path, "rank")
+        others = [more for file in (self.path, *ranks) for more in _numbered(file, "more")]
+        if ranks or others:
+            save_state(self.path, state)
+        for file in (*ranks, *others):
+            file.unlink(missing_ok=True)
+
+
+def _with_more(path: Path, asked: dict[str, object], older: dict[str, object]) -> State:
+    """Read a file and those beside it. What stands beside another than it is left over."""
+    state = load_state(path, asked, older)
+    for file in _numbered(path, "more") if state.constants else ():
+        more = load_state(file, asked, older)
+        if more.beside == state.digest:
+            state.merge(more)
+    return state
+
+
+def _numbered(path: Path, kind: str, *, after: int = 0) -> list[Path]:
+    """The files of a kind beside one, in the order of their numbers."""
+    start = f"{path.name}.{kind}-"
+    files = path.parent.glob(f"{glob.escape(start)}*")
+    numbers = {file: file.name.removeprefix(start) for file in files}
+    known = {file: int(number) for file, number in numbers.items() if number.isdecimal()}
+    return sorted((file for file in known if known[file] > after), key=known.__getitem__)
+
+
+def _older_digest(model: object) -> str | None:
+    """Digest a module's weights as states did when they knew nothing else of a model."""
+    state = model.state_dict() if isinstance(model, nn.Module) else {}
+    if not any(isinstance(value, Tensor) for value in state.values()):
+        return None
+    digest = hashlib.sha256()
+    for name, value in state.items():
+        digest.update(name.encode())
+        if isinstance(value, Tensor):
+            flat = value.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, str):
+            digest.update(value.encode())
+    return digest.hexdigest()

@@ -1,0 +1,104 @@
+"""Which model is this: what is known of it, so that what was measured of one is not another's.
+
+A module is known by its weights, and a model that was read from a file by that file. Of any other
+callable nothing can be told but by asking it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from upright.checks import Model
+
+__all__ = ["NOBODY", "FromFile", "Identity", "file_digest"]
+
+
+class FromFile(nn.Module):
+    """A model that was read from a file: it does what that does, and is known by the digest.
+
+    A module, so that whatever stands around it has it among its parts.
+    """
+
+    def __init__(self, model: Model, digest: str) -> None:
+        super().__init__()
+        self.model, self.digest = model, digest
+        # It has no mode of its own: around a model in evaluation mode nothing is in training.
+        self.training = isinstance(model, nn.Module) and model.training
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model(images)
+
+    def state_dict(self, **options: Any) -> dict[str, Any]:  # type: ignore[override]
+        """Give that of the model: what wraps it does not change how its weights are called."""
+        inside = self.model
+        return (inside if isinstance(inside, nn.Module) else nn.Module()).state_dict(**options)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What is known of a model: SHA-256 sums, None where it has no such thing."""
+
+    weights: str | None
+    """Of a module's weights, buffers and extra state."""
+    files: str | None
+    """Of the file that it, or a part of it, was read from."""
+
+    @staticmethod
+    def of(model: object) -> Identity:
+        """Look at a model, and at all that is in it."""
+        if not isinstance(model, nn.Module):
+            return NOBODY
+        tensors, files = model.state_dict(), list(_files(model))
+        several = hashlib.sha256("".join(files).encode()).hexdigest() if files[1:] else None
+        return Identity(_digest(tensors) if tensors else None, several or next(iter(files), None))
+
+
+NOBODY = Identity(None, None)
+"""Nothing is known."""
+
+
+def file_digest(path: Path, *beside: Path) -> str:
+    """Digest a file, with the digests of those that belong to it."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    for other in beside:
+        digest.update(file_digest(other).encode())
+    return digest.hexdigest()
+
+
+def _files(model: nn.Module) -> Iterator[str]:
+    return (part.digest for part in model.modules() if isinstance(part, FromFile))
+
+
+def _digest(tensors: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name, value in tensors.items():
+        digest.update(f"{name} {_kind(value)}\n".encode())
+        digest.update(_content(value))
+    return digest.hexdigest()
+
+
+def _kind(value: object) -> str:
+    return f"{value.dtype} {tuple(value.shape)}" if _is_plain(value) else type(value).__name__
+
+
+def _content(value: object) -> bytes:
+    """The numbers of a tensor; of what else a module may keep, such as packed weights, its text."""
+    if not _is_plain(value):
+        return str(value).encode()
+    flat = value.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes()
+
+
+def _is_plain(value: object) -> TypeGuard[Tensor]:
+    if not isinstance(value, Tensor) or is_lazy(value):
+        return False
+    return value.layout == torch.strided and not (value.is_quantized or value.is_meta)
