@@ -191,3 +191,45 @@ def test_a_state_of_an_older_version_continues(tmp_path: Path, name: str) -> Non
     other = Weighted(1.001).eval()
     with pytest.raises(ValueError, match=r"belongs to another (evaluation|model)"):
         measure(other if name == "module" else lambda images: other(images), state)
+
+
+class Packed(nn.Module):
+    """Keeps weights in one of the ways that are not a plain tensor."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__()
+        self.value = value
+
+    def get_extra_state(self) -> object:
+        return self.value
+
+    def set_extra_state(self, state: object) -> None:
+        self.value = state
+
+
+def quantised(values: Tensor) -> Tensor:
+    return torch.quantize_per_tensor(values, 0.01, 0, torch.qint8)
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda values: (values, None),
+        lambda values: {"weights": values},
+        quantised,
+        lambda values: (quantised(values), values[0]),
+        lambda values: values.to_sparse(),
+        lambda values: values.to_sparse_csr(),
+    ],
+    ids=["tuple", "dict", "quantised", "packed", "sparse", "compressed rows"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta:UserWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_weights_of_any_kind_are_known_by_every_number(pack: Callable[[Tensor], object]) -> None:
+    """One number deep inside, which the text of so large a tensor does not show."""
+    values = torch.linspace(-1, 1, 40_000).reshape(200, 200)
+    other = values.clone()
+    other[100, 100] += 0.5
+    known = [Identity.of(Packed(pack(each))) for each in (values, values.clone(), other)]
+    assert known[0] == known[1]
+    assert known[0].weights != known[2].weights

@@ -7,7 +7,7 @@ callable nothing can be told but by asking it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -82,7 +82,8 @@ def _digest(tensors: dict[str, Any]) -> str:
     digest = hashlib.sha256()
     for name, value in tensors.items():
         digest.update(f"{name} {_kind(value)}\n".encode())
-        digest.update(_content(value))
+        for part in _content(value):
+            digest.update(part)
     return digest.hexdigest()
 
 
@@ -90,12 +91,31 @@ def _kind(value: object) -> str:
     return f"{value.dtype} {tuple(value.shape)}" if _is_plain(value) else type(value).__name__
 
 
-def _content(value: object) -> bytes:
-    """The numbers of a tensor; of what else a module may keep, such as packed weights, its text."""
-    if not _is_plain(value):
-        return str(value).encode()
-    flat = value.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes()
+def _content(value: object) -> Iterator[bytes]:
+    """All numbers of what a module keeps; the text of a large tensor leaves most of them out."""
+    if _is_plain(value):
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        yield flat.view(torch.uint8).numpy().tobytes()
+    elif parts := _parts(value):
+        for part in parts:
+            yield f"{_kind(part)}\n".encode()
+            yield from _content(part)
+    else:
+        yield str(value).encode()
+
+
+def _parts(value: object) -> Sequence[object]:
+    """What packed weights are made of; nothing where a value cannot be taken apart."""
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, dict):
+        return [*value.items()]
+    if not isinstance(value, Tensor) or is_lazy(value) or value.is_meta:
+        return ()
+    if value.is_quantized:
+        return [value.int_repr(), value.dequantize()]  # the numbers, and what they stand for
+    sparse = value.detach().to_sparse_coo().coalesce()
+    return [sparse.indices(), sparse.values()]
 
 
 def _is_plain(value: object) -> TypeGuard[Tensor]:
