@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from upright.checks import Model
-from upright.sources.needs import need_file, need_library
+from upright.factories import need_file
+from upright.sources.needs import need_library
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized
 

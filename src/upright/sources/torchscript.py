@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from upright.checks import Model
-from upright.sources.needs import need_file
+from upright.factories import need_file
 from upright.sources.registry import model_source, unknown_model
 
 __all__ = ["load_torchscript"]
