@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright.attacks import WorstCase
-from upright.checks import Model, check_numbers, explain_channels
-from upright.logits import ask
+from upright.checks import Model, check_numbers
+from upright.logits import Asker
 from upright.pose import Pose
-from upright.tiles import Room, Rows, Tiles, is_out_of_memory
+from upright.tiles import Room, Rows, Tiles
 from upright.warp import warp
 
 __all__ = ["Move", "Notes", "Predictor", "WorstLoss", "is_fooled", "loss_of", "or_as_it_is", "rank"]
@@ -71,12 +71,11 @@ class Predictor:
     model: Model
     room: Room
     advance: Callable[[int], None] = lambda _: None
-    dtype: torch.dtype | None = None
-    """In which the model gets images; None for as they are."""
+    ask: Asker = field(default_factory=Asker)
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        logits = self._ask(images)
+        logits = self.ask(self.model, images)
         self.passes += len(images)
         self.advance(len(images))
         return logits
@@ -85,28 +84,12 @@ class Predictor:
         """Ask without counting it: for a look at the model before anything is measured."""
         parts = images.split(self.room.batch_size)
         try:
-            logits = torch.cat([self._ask(part) for part in parts])
+            logits = torch.cat([self.ask(self.model, part) for part in parts])
         except (MemoryError, RuntimeError) as error:
-            self._give_way(images, error)
+            self.room.make_room(min(self.room.batch_size, len(images)), error)
             return self.peek(images)
         check_numbers(logits)
         return logits
-
-    def _ask(self, images: Tensor) -> Tensor:
-        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
-
-    def _give_way(self, images: Tensor, error: Exception) -> None:
-        """Ask for fewer images next time, or in the weights' dtype; or say what is wrong.
-
-        A model that takes images as they are gets them so, and may convert them itself.
-        """
-        wanted = _dtype_of(self.model)
-        refused = not is_out_of_memory(error)
-        if refused and self.dtype is None and wanted not in (None, images.dtype):
-            self.dtype = wanted
-            return
-        explain_channels(images, error)
-        self.room.make_room(min(self.room.batch_size, len(images)), error)
 
 
 @dataclass(frozen=True)
@@ -173,10 +156,3 @@ class WorstLoss:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
             self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
-
-
-def _dtype_of(model: object) -> torch.dtype | None:
-    """The dtype of a module's weights; None where they have several, and for other callables."""
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
-    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
-    return dtypes.pop() if len(dtypes) == 1 else None
