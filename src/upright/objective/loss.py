@@ -113,7 +113,8 @@ class RegularizedLoss(nn.Module):
         Args:
             model: from images to logits.
             images: float in [0, 1], N x C x H x W.
-            labels: class numbers, N; or probabilities, N x classes, as mixup makes them.
+            labels: class numbers, N; or probabilities, N x classes, as mixup makes them. Images of
+                the criterion's ``ignore_index``, by default -100, count in the penalty alone.
             search_model: a faster stand-in that answers as ``model`` does in evaluation mode.
         """
         objective, ask = self.objective, self._asking(images, labels)
