@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import SuspiciousInput, evaluate
+import upright
+from upright import Normalised, SuspiciousInput, evaluate
 from upright.objective import LossTerms, RegularizedLoss
 from witness import CLASSES, IMAGES, LABELS, SEARCHES, Witness
 
@@ -76,6 +79,25 @@ class TestWhatCannotBeRight:
         with pytest.raises(ValueError, match="NaN or infinite logits; check its weights"):
             step(model=lambda images: model(images) + value - value)
 
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_images_that_are_no_numbers(self, value: float) -> None:
+        images = IMAGES.clone()
+        images[1, 0, 2, 2] = value
+        with pytest.raises(ValueError, match="images contain NaN or infinite values; check what"):
+            step(images)
+
+    @pytest.mark.parametrize("text", EVERY)
+    def test_a_grey_network_on_colour_images(self, text: str) -> None:
+        with pytest.raises(ValueError, match=r"takes images of 1 channel, but these have 2; wrap"):
+            step(model=Witness(channels=1), text=text)
+
+    @pytest.mark.parametrize("text", EVERY)
+    @pytest.mark.parametrize("shape", [(CLASSES - 1,), (1, CLASSES)])
+    def test_class_weights_of_another_number_of_classes(self, text: str, shape: Any) -> None:
+        criterion = nn.CrossEntropyLoss(weight=torch.ones(shape))
+        with pytest.raises(ValueError, match=r"weight has shape .* has 5 outputs: give one number"):
+            step(text=text, criterion=criterion)
+
     def test_it_is_looked_for_in_later_batches_on_a_cpu(self) -> None:
         loss, model = RegularizedLoss("std*"), Witness()
         loss(model, IMAGES, LABELS)
@@ -107,6 +129,20 @@ class TestWhatIsSuspicious:
         ) as caught:
             step(images, text=text)
         assert {warning.filename for warning in caught} == {__file__}
+
+    def test_images_that_a_loader_normalised_and_how_to_go_on(self) -> None:
+        """What the warning says to write is Python, and is not warned of."""
+        mean, std = [0.4, 0.5], [0.2, 0.3]
+        network: nn.Module = Witness()
+        own = Normalised(network, mean, std)
+        images = (IMAGES - own.mean) / own.std
+        with pytest.warns(SuspiciousInput, match=r"move the normalisation") as caught:
+            step(images, model=network)
+        advice = re.search(r"take model = (.+) and give it (.+)", str(caught[0].message))
+        assert advice is not None
+        names = {"upright": upright, "model": network, "mean": mean, "std": std, "images": images}
+        names["model"] = eval(advice[1], names)
+        step(eval(advice[2], names), model=names["model"])  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("text", EVERY)
     def test_outputs_that_look_like_probabilities(self, text: str) -> None:
@@ -224,3 +260,52 @@ def test_labels_may_be_integers_of_any_size(dtype: torch.dtype) -> None:
     expected = step(text="KL(mix, Wo-3)").total
     torch.manual_seed(0)
     assert step(labels=LABELS.to(dtype), text="KL(mix, Wo-3)").total == expected
+
+
+# --- what models take -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", EVERY)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_a_model_gets_images_in_the_dtype_of_its_weights(text: str, dtype: torch.dtype) -> None:
+    """As in an evaluation: after the warp, and found out once."""
+    found, asked = [], []
+    for wraps in (False, True):
+        network = Witness().to(dtype)
+        model = (lambda images, own=network: own(images.to(dtype))) if wraps else network
+        network.eval()
+        torch.manual_seed(0)
+        loss = RegularizedLoss(text)
+        found.append([loss(model, IMAGES, LABELS).total for _ in range(2)])
+        asked.append(sum(images.dtype == dtype for images in network.seen))
+        refused = len(network.seen) - asked[-1]
+        assert refused == (not wraps)
+    assert found[0] == found[1]
+    assert asked[0] == asked[1]
+
+
+def test_a_model_that_takes_images_as_they_are_gets_them_so() -> None:
+    class Careful(nn.Module):
+        """Normalises in full precision, and computes in half."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.seen = Witness().bfloat16(), set[torch.dtype]()
+
+        def forward(self, images: Tensor) -> Tensor:
+            self.seen.add(images.dtype)
+            answer: Tensor = self.network(images.bfloat16())
+            return answer
+
+    loss, careful = RegularizedLoss("KL(rob, Wo-2)"), Careful()
+    loss(Witness().bfloat16(), IMAGES, LABELS)  # what is known of one says nothing of another
+    loss(careful, IMAGES, LABELS)
+    assert careful.seen == {torch.float32}
+
+
+def test_a_loss_that_has_asked_may_be_saved_whole() -> None:
+    loss = RegularizedLoss("KL(rob, Wo-2)")
+    loss(Witness().double(), IMAGES, LABELS)
+    twin = pickle.loads(pickle.dumps(loss))
+    model = Witness().double().eval()
+    assert twin(model, IMAGES, LABELS).total == loss(model, IMAGES, LABELS).total

@@ -200,3 +200,58 @@ def test_class_weights_move_with_the_loss() -> None:
     loss = RegularizedLoss("std", criterion=nn.CrossEntropyLoss(weight=WEIGHT.float()))
     assert torch.equal(loss.state_dict()["criterion.weight"], WEIGHT.float())
     assert loss.to(torch.float64).criterion.weight.dtype == torch.float64  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "ignored"),
+    [(None, -100), (nn.CrossEntropyLoss(), -100), (nn.CrossEntropyLoss(ignore_index=255), 255)],
+    ids=["default", "torch's default", "255"],
+)
+@pytest.mark.parametrize("text", ["std", "std*", "AT(rob, Wo-3)", "AT(mix, S-PGD)"])
+def test_images_to_ignore_are_as_if_they_were_not_there(
+    text: str, criterion: Any, ignored: int
+) -> None:
+    model = Witness().double().eval()
+    answers = model(IMAGES.double()).argmax(1)
+    labels = torch.stack((answers[0], torch.tensor(ignored), (answers[2] + 1) % CLASSES))
+    torch.manual_seed(0)
+    terms = RegularizedLoss(text, criterion=criterion)(model, IMAGES.double(), labels)
+    kept = torch.tensor([0, 2])
+    shown = [IMAGES.double()] * ("rob" not in text and text != "std*")
+    shown += [warp(IMAGES.double(), pose) for pose in terms.poses.values()]
+    logits = [model(images[kept]) for images in shown]
+    costs = [F.cross_entropy(each, labels[kept]) for each in logits]
+    torch.testing.assert_close(terms.total, torch.stack(costs).mean(), rtol=0, atol=1e-12)
+    if terms.natural_accuracy is not None:
+        assert terms.natural_accuracy == 0.5
+    if terms.transformed_accuracy is not None:
+        right = (logits[-1].argmax(1) == labels[kept]).double().mean()
+        assert terms.transformed_accuracy == right
+
+
+def test_the_penalty_needs_no_label() -> None:
+    model, none = Witness().double().eval(), torch.full_like(LABELS, -100)
+    penalties = []
+    for labels in (LABELS, none):
+        torch.manual_seed(0)
+        terms = RegularizedLoss("KL(mix, Wo-2)")(model, IMAGES.double(), labels)
+        penalties.append(terms.penalty)
+    assert penalties[0] == penalties[1]
+    assert terms.natural_accuracy is not None
+    assert terms.natural_accuracy.isnan()
+
+
+@pytest.mark.parametrize("label", [-1, -100, CLASSES])
+def test_other_numbers_than_the_ignored_one_are_out_of_range(label: int) -> None:
+    loss = RegularizedLoss("std", criterion=nn.CrossEntropyLoss(ignore_index=255))
+    labels = torch.tensor([255, label, 1])
+    reach = f"from {min(label, 1)} to {max(label, 1)}, but the model has 5 outputs"
+    with pytest.raises(ValueError, match=reach):
+        loss(Witness(), IMAGES, labels)
+
+
+def test_how_many_images_are_ignored_is_not_looked_at() -> None:
+    """Tensors without values, as later batches on a GPU should seem to be."""
+    loss = RegularizedLoss("KL(mix, Wo-2)", generator=torch.Generator(), check=False)
+    terms = loss(Witness().to("meta"), IMAGES.to("meta"), LABELS.to("meta"))
+    assert terms.transformed_accuracy.is_meta

@@ -86,12 +86,27 @@ def test_numbers_that_cannot_be_right_are_refused(mean: list[float], std: list[f
         Normalised(trained_network(), mean, std)
 
 
-@pytest.mark.parametrize(
-    "images",
-    [torch.ones(2, 1, 5, 5), torch.ones(2, 5, 5), torch.ones(2, 2, 5, 5, dtype=torch.uint8)],
-)
-def test_images_of_other_channels_are_refused(images: Tensor) -> None:
+def test_images_of_other_channels_are_refused() -> None:
     model = Normalised(trained_network(), MEAN, STD)
     for use in (model, model.undo):
-        with pytest.raises(ValueError, match="mean and std are of 2 channels, but images are"):
+        with pytest.raises(ValueError, match="of 2 channels, but the images have 1; give those"):
+            use(torch.ones(2, 1, 5, 5))
+
+
+@pytest.mark.parametrize("images", [torch.ones(2, 5, 5), torch.ones(2, 2, 5, 5).byte()])
+def test_images_in_another_form_are_refused_in_the_words_of_all(images: Tensor) -> None:
+    model, labels = Normalised(trained_network(), MEAN, STD), torch.zeros(2, dtype=torch.int64)
+    uses = [
+        model,
+        model.undo,
+        lambda images: warp(images, Pose.zeros(1)),
+        lambda images: RegularizedLoss("std")(model, images, labels),
+    ]
+    if images.ndim == 3:  # of bytes an evaluation makes floats
+        uses.append(lambda images: evaluate(model.eval(), (images, labels)))
+    said = set()
+    for use in uses:
+        with pytest.raises(ValueError, match="images must be float, N x C x H x W") as caught:
             use(images)
+        said.add(str(caught.value))
+    assert len(said) == 1

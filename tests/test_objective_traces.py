@@ -92,8 +92,10 @@ def test_images_and_labels_are_not_written_to() -> None:
 # --- randomness -----------------------------------------------------------------------------------
 
 
-def poses(loss: RegularizedLoss, images: Tensor = IMAGES) -> list[Any]:
-    found = loss(Witness(), images, LABELS).poses
+def poses(
+    loss: RegularizedLoss, images: Tensor = IMAGES, model: nn.Module | None = None
+) -> list[Any]:
+    found = loss(model or Witness(), images, LABELS).poses
     return [(target, pose.stack().tolist()) for target, pose in found.items()]
 
 
@@ -141,3 +143,33 @@ def test_a_step_without_gradients_finds_the_same(text: str) -> None:
     expected = poses(RegularizedLoss(text))
     with torch.no_grad():
         assert poses(RegularizedLoss(text)) == expected
+
+
+@pytest.mark.parametrize("text", ["std*", *SEARCHES])
+def test_a_step_in_inference_mode_finds_the_same(text: str) -> None:
+    """As in a validation step of Lightning: of its images, too, which are made there."""
+    expected, model = poses(RegularizedLoss(text)), mixed().eval()
+    before = trace(model)
+    with torch.inference_mode():
+        assert poses(RegularizedLoss(text), model=model) == expected
+        assert poses(RegularizedLoss(text), IMAGES.clone(), model) == expected
+        terms = RegularizedLoss(text)(model, IMAGES, LABELS.clone())
+        assert torch.is_inference_mode_enabled()
+    assert not terms.total.requires_grad
+    assert trace(model) == before
+
+
+def test_images_that_were_made_in_inference_mode_are_climbed_outside_of_it() -> None:
+    with torch.inference_mode():
+        images = IMAGES.clone()
+    expected = poses(RegularizedLoss("AT(mix, S-PGD)"))
+    with torch.no_grad():
+        assert poses(RegularizedLoss("AT(mix, S-PGD)"), images) == expected
+
+
+def test_a_model_that_was_made_in_inference_mode_cannot_be_climbed() -> None:
+    with torch.inference_mode():
+        model = Witness()
+    with pytest.raises(ValueError, match=r"s-pgd needs the gradient .*make it outside of that"):
+        RegularizedLoss("AT(rob, S-PGD)")(model, IMAGES, LABELS)
+    assert all(part.requires_grad for part in model.parameters())

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tiny_runs import Call, colours, command_beside_colours, newest, save_as_npz
 from upright import SuspiciousInput
 from upright.data import load_data
+from upright.factories import code_digest
 from upright.records import read
 from upright.reproduce.record import digests_of
 from upright.train import Recipe, load_network, train, train_together
@@ -109,7 +110,24 @@ def test_a_run_goes_on_with_the_same_code_only_and_is_evaluated_with_a_warning(
     Path("own.py").unlink()
     code, _, err = upright("evaluate", "run", "--data", "npz:colours.npz")
     assert code == 2
-    assert err.startswith("upright: error: run: own.py: no such file")
+    assert err == (
+        "upright: error: run: own.py is not in this folder; run it from the folder that has "
+        "own.py\n"
+    )
+
+
+def test_code_that_lies_beside_a_run_is_not_run(
+    upright: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may be a stranger's: only the folder that one is in is one's own."""
+    command = ("train", "std", *OPTIONS, "--model", "own.py:make", "--out", "run")
+    assert upright(*command)[0] == 0
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    Path("../own.py").write_text("raise SystemExit('was run')")
+    code, _, err = upright("evaluate", "../run", "--data", "npz:../colours.npz")
+    assert code == 2
+    assert err.endswith("own.py is not in this folder; run it from the folder that has own.py\n")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +135,7 @@ def test_a_run_goes_on_with_the_same_code_only_and_is_evaluated_with_a_warning(
     [
         ("own.py:net", "own.py:net is a network that is made already; name its class"),
         ("own.py:of_ten", "own.py:of_ten gives 10 outputs, but 3 are to be trained"),
-        ("own.py:needy", "own.py:needy asks for arguments (depth), but is called with none"),
+        ("own.py:needy", "own.py:needy asks for arguments (depth), but is offered classes, num"),
         ("own.py:function", "own.py:function gives a function, which has no weights to train"),
         ("own.py", "own.py needs a factory; choose from own.py:Net, own.py:make"),
         ("nowhere.py:make", "nowhere.py: no such file"),
@@ -207,3 +225,60 @@ def test_a_factory_gets_what_it_has_parameters_for(tmp_path: Path) -> None:
     answer = network(torch.rand(1, 2, 8, 8))["logits"]
     assert isinstance(answer, Tensor)
     assert answer.shape == (1, 7)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "classes, channels",
+        "num_classes, in_channels",
+        "num_classes=1000, in_chans=3",
+        "width=4, *, in_chans, **kwargs",
+    ],
+)
+def test_the_usual_names_of_the_numbers_of_classes_and_channels(
+    tmp_path: Path, signature: str
+) -> None:
+    outputs = next(name for name in ("num_classes", "classes", "kwargs") if name in signature)
+    inputs = next(name for name in ("in_channels", "in_chans", "channels") if name in signature)
+    outputs += "['num_classes']" * (outputs == "kwargs")
+    made = f"def make({signature}):\n    return Net(classes={outputs}, channels={inputs})\n"
+    (tmp_path / "nets.py").write_text(CODE + made)
+    network = build(f"{tmp_path / 'nets.py'}:make", classes=7, channels=2)
+    assert network(torch.rand(1, 2, 8, 8))["logits"].shape == (1, 7)
+
+
+@pytest.mark.parametrize("signature", ["classes=3, **kwargs", "num_classes=3, **kwargs"])
+def test_kwargs_get_nothing_that_has_a_parameter(tmp_path: Path, signature: str) -> None:
+    made = f"def make({signature}):\n    assert not kwargs\n    return Net()\n"
+    (tmp_path / "nets.py").write_text(CODE + made)
+    build(f"{tmp_path / 'nets.py'}:make", classes=3, channels=3)
+
+
+def test_a_network_of_torchvision_s_kind_needs_no_wrapper(upright: Call) -> None:
+    """A function that gives its ``**kwargs`` to a class."""
+    made = "def small(*, weights=None, progress=True, **kwargs):\n    return Vision(**kwargs)\n"
+    named = CODE.replace("Net", "Vision").replace("classes=3, channels=3", "num_classes")
+    named = named.replace("Conv2d(channels", "Conv2d(3").replace("4, classes", "4, num_classes")
+    Path("own.py").write_text(named.split("def make")[0] + made)
+    code, _, err = upright("train", "std", *OPTIONS, "--model", "own.py:small", "--out", "run")
+    assert (code, err) == (0, "")
+
+
+def test_the_digest_is_of_the_file_that_defines_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "passing_on"
+    package.mkdir()
+    (package / "__init__.py").write_text("from passing_on.nets import Net, make, net\n")
+    (package / "nets.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("Net", "make"):
+        assert code_digest(f"passing_on:{name}") == hashlib.sha256(CODE.encode()).hexdigest()
+
+
+def test_a_file_is_digested_without_being_run(tmp_path: Path) -> None:
+    code = "raise SystemExit('was run')"
+    (tmp_path / "own.py").write_text(code)
+    assert code_digest(f"{tmp_path / 'own.py'}:make") == hashlib.sha256(code.encode()).hexdigest()

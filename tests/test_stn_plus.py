@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from upright.evaluation import Oracle
 from upright.models import in_half_precision
 from upright.objective import LocNet, LocNetLoss, Objective, located_pose, parse_objective
 from upright.sources import StnPlus, load_locator, load_model
-from upright.sources.stn_plus import each_network
+from upright.sources.stn_plus import RunLocator, each_network
 from upright.train import Recipe, train
 
 SPACE = TransformSpace(max_dx=2, max_dy=1, max_angle=20)
@@ -87,6 +88,18 @@ def test_the_loss_is_the_squared_error_in_fractions_of_the_limits(fill: str) -> 
     perfect = LocNetLoss(LocNet(fill), SPACE, generator=torch.Generator().manual_seed(4))
     assert perfect(Answers(fractions), images).total < 1e-12
     torch.testing.assert_close(located_pose(fractions, SPACE).stack(), pose.stack())
+
+
+def test_a_locnet_may_answer_as_other_networks_do() -> None:
+    images, fractions = torch.rand(4, 1, 8, 8), torch.rand(4, 3)
+    answers: list[Any] = [lambda _: fractions, lambda _: {"logits": fractions}]
+    plain, wrapped = (
+        LocNetLoss(LocNet(), SPACE, generator=torch.Generator().manual_seed(4))(model, images)
+        for model in answers
+    )
+    assert plain.total == wrapped.total
+    found, same = (RunLocator(model, SPACE, "black")(images).stack() for model in answers)
+    assert torch.equal(found, same)
 
 
 def test_a_space_without_rotation_has_no_error_of_the_angle() -> None:

@@ -243,7 +243,9 @@ class TestErrors:
     images = torch.zeros(3, 1, 4, 4)
 
     def test_uint8_images(self) -> None:
-        with pytest.raises(ValueError, match=r"torch.uint8 .*for uint8 use images.float\(\) / 255"):
+        with pytest.raises(
+            ValueError, match=r"torch.uint8 .* up to 255 use images.float\(\) / 255"
+        ):
             warp(self.images.byte(), Pose.zeros(1))
 
     def test_images_without_a_batch_axis(self) -> None:

@@ -6,6 +6,7 @@ What cannot be right raises ``ValueError``; what is only suspicious warns with `
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Set
@@ -17,13 +18,15 @@ __all__ = [
     "Model",
     "SuspiciousInput",
     "check_at_least_1",
-    "check_images",
+    "check_class_weights",
+    "check_float_images",
     "check_label_form",
     "check_label_range",
     "check_labels",
     "check_layout",
     "check_logits",
     "check_numbers",
+    "check_pixels",
     "check_soft_label_classes",
     "check_soft_label_form",
     "check_top",
@@ -32,7 +35,6 @@ __all__ = [
     "warn_if_classes_differ",
     "warn_if_no_probabilities",
     "warn_if_one_class",
-    "warn_if_out_of_range",
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
@@ -94,23 +96,27 @@ def check_top(top: int, classes: int) -> None:
         )
 
 
-def check_images(images: Tensor) -> None:
-    """Check a batch of float images."""
+def check_float_images(images: Tensor) -> None:
+    """Check the shape and the dtype of images."""
     if images.ndim != 4 or not images.is_floating_point():
         raise ValueError(
-            f"images must be uint8 or float, N x C x H x W, but a batch is {images.dtype} of shape "
-            f"{tuple(images.shape)}"
+            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+            f"{tuple(images.shape)}; for whole numbers up to 255 use images.float() / 255"
         )
-    warn_if_out_of_range(images)
 
 
-def warn_if_out_of_range(images: Tensor) -> None:
-    """Warn where images were normalised already, or have values up to 255."""
+def check_pixels(images: Tensor) -> None:
+    """Check that values are numbers; warn where they were normalised already, or reach to 255."""
     low, high = images.min().item(), images.max().item()
-    if not (low >= -1e-6 and high <= 1 + 1e-6):
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(
+            "images contain NaN or infinite values; check what reads and transforms them"
+        )
+    if low < -1e-6 or high > 1 + 1e-6:
         _warn(
             f"images reach from {low:.3g} to {high:.3g}, but should lie in [0, 1]: "
-            "move the normalisation into the model, since black (0) fills what a pose uncovers"
+            "move the normalisation into the model, since black (0) fills what a pose uncovers; "
+            "take model = upright.Normalised(model, mean, std) and give it model.undo(images)"
         )
 
 
@@ -130,13 +136,26 @@ def check_label_form(labels: Tensor, count: int) -> None:
         raise ValueError(f"labels must be class numbers (int64), but are {labels.dtype}")
 
 
-def check_label_range(labels: Tensor, classes: int) -> None:
-    """Check class numbers against the number of logits."""
+def check_label_range(labels: Tensor, classes: int, *, ignored: int | None = None) -> None:
+    """Check class numbers, but for one that stands for none, against the number of logits."""
+    if ignored is not None:
+        labels = labels[labels != ignored]
+    if not len(labels):
+        return
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(
             f"labels reach from {low} to {high}, but the model has {classes} outputs: labels must "
             f"lie in 0..{classes - 1}; check that they start at 0 and belong to this model"
+        )
+
+
+def check_class_weights(weight: Tensor, classes: int) -> None:
+    """Check the weights that a criterion gives to classes against the number of logits."""
+    if weight.shape != (classes,):
+        raise ValueError(
+            f"the criterion's weight has shape {tuple(weight.shape)}, but the model has {classes} "
+            f"outputs: give one number for each class, {classes} in one axis"
         )
 
 

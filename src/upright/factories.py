@@ -15,13 +15,40 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from torch import nn
 
-__all__ = ["FILE", "MODULE", "Factory", "find_factory", "from_file", "from_module", "need_file"]
+__all__ = [
+    "FILE",
+    "MODULE",
+    "Factory",
+    "Offer",
+    "code_digest",
+    "find_factory",
+    "from_file",
+    "from_module",
+    "need_file",
+]
 
 FILE = re.compile(r"(.+\.py)(?::(\w*))?")
 MODULE = re.compile(r"([\w.]+):(\w*)")
+
+
+class Offer(NamedTuple):
+    """A value for a factory, by the names that its parameter for it may have."""
+
+    value: object
+    names: tuple[str, ...]
+    in_kwargs: str | None = None
+    """The name that goes into its ``**kwargs``, where it has these and no parameter for it."""
+
+    def to(self, factory: object) -> dict[str, object]:
+        """Give the arguments of a factory that this offer makes."""
+        names = [name for name in self.names if name in _parameters(factory)]
+        if not names and self.in_kwargs and _takes_any(factory):
+            names = [self.in_kwargs]
+        return dict.fromkeys(names, self.value)
 
 
 @dataclass(frozen=True)
@@ -33,32 +60,25 @@ class Factory:
     file: str | None
     """That defines it; None where it is not Python code."""
 
-    def make(self, **offered: object) -> object:
-        """Call it with those of the arguments that it has parameters for.
+    def make(self, *offers: Offer) -> object:
+        """Call it with what it has parameters for.
 
         An ``nn.Module``, or what cannot be called, is given as it is.
         """
         if isinstance(self.value, nn.Module) or not callable(self.value):
             return self.value
-        parameters = _parameters(self.value)
-        given = {name: value for name, value in offered.items() if name in parameters}
-        if required := [
-            name for name, needed in parameters.items() if needed and name not in given
-        ]:
+        given = {name: value for offer in offers for name, value in offer.to(self.value).items()}
+        needed = [name for name, needed in _parameters(self.value).items() if needed]
+        if missing := [name for name in needed if name not in given]:
+            offered = ", ".join(name for offer in offers for name in offer.names)
             raise ValueError(
-                f"{self.name} asks for arguments ({', '.join(required)}), but is called with "
-                f"{', '.join(given) or 'none'}; write a function that takes no others and returns "
-                "the model"
+                f"{self.name} asks for arguments ({', '.join(missing)}), but is offered "
+                f"{offered or 'none'}; write a function that takes no others and returns the model"
             )
         try:
             return self.value(**given)
         except (Exception, SystemExit) as error:
             raise _blame(self.name, error, self.file) from error
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the file that defines it; not of what that imports."""
-        return "" if self.file is None else hashlib.sha256(Path(self.file).read_bytes()).hexdigest()
 
 
 def find_factory(name: str) -> Factory | None:
@@ -68,6 +88,18 @@ def find_factory(name: str) -> Factory | None:
     if match := MODULE.fullmatch(name):
         return from_module(match[1], match[2])
     return None
+
+
+def code_digest(name: str) -> str:
+    """SHA-256 of the file that a name means, not of what that imports; empty for other names.
+
+    A file that is named is not run for it. Of a module it is the file that defines what is named,
+    which the module may only pass on.
+    """
+    if match := FILE.fullmatch(name):
+        return _digest(need_file(match[1]))
+    factory = find_factory(name)
+    return "" if factory is None or factory.file is None else _digest(Path(factory.file))
 
 
 def from_file(file: str, factory: str) -> Factory:
@@ -121,20 +153,45 @@ def _factory(place: str, module: ModuleType, factory: str) -> Factory:
         candidates = ", ".join(f"{place}:{name}" for name in _candidates(module))
         wrong = f"{place} has no {factory!r}" if factory else f"{place} needs a factory"
         raise ValueError(f"{wrong}; choose from {candidates or 'what you add: it has none'}")
-    return Factory(f"{place}:{factory}", getattr(module, factory), module.__file__)
+    value = getattr(module, factory)
+    return Factory(f"{place}:{factory}", value, _defined_in(value) or module.__file__)
+
+
+def _defined_in(value: object) -> str | None:
+    """The file that defines a function or a class; None where that cannot be told."""
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        return None
+    try:
+        return inspect.getsourcefile(inspect.unwrap(value))
+    except TypeError:  # a class without a file
+        return None
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _parameters(factory: object) -> dict[str, bool]:
     """The names of a callable's parameters, and whether it cannot be called without them."""
-    assert callable(factory)
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # some callables written in C do not tell
-        return {}
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
-        each.name: each.default is each.empty for each in parameters if each.kind not in variable
+        each.name: each.default is each.empty
+        for each in _signature(factory)
+        if each.kind not in variable
     }
+
+
+def _takes_any(factory: object) -> bool:
+    """Whether a callable has ``**kwargs``."""
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in _signature(factory))
+
+
+def _signature(factory: object) -> list[inspect.Parameter]:
+    assert callable(factory)
+    try:
+        return [*inspect.signature(factory).parameters.values()]
+    except (TypeError, ValueError):  # some callables written in C do not tell
+        return []
 
 
 def _candidates(module: ModuleType) -> list[str]:

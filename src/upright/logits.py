@@ -1,4 +1,4 @@
-"""Ask a model for logits, in whichever of the usual ways it gives them.
+"""Ask a model for logits, in whichever of the usual ways it takes images and gives them.
 
 A tensor is the logits. Of a mapping or an object it is what is called ``logits``, as in Hugging
 Face's ``ModelOutput`` and torchvision's ``InceptionOutputs``; of a plain tuple or list the first
@@ -8,19 +8,55 @@ item, since what follows (auxiliary heads, features) comes after it by custom.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from upright.checks import Model, check_logits
+from upright.checks import Model, check_logits, explain_channels
+from upright.tiles import is_out_of_memory
 
-__all__ = ["ask", "logits_of"]
+__all__ = ["Asker", "ask", "logits_of"]
 
 
 def ask(model: Model, images: Tensor) -> Tensor:
     """Ask a model for the logits of images, and check their shape."""
-    logits = logits_of(model(images))
+    try:
+        answer = model(images)
+    except RuntimeError as error:
+        explain_channels(images, error)
+        raise
+    logits = logits_of(answer)
     check_logits(logits, len(images))
     return logits
+
+
+class Asker:
+    """Asks models as ``ask`` does, and remembers which want images in the dtype of their weights.
+
+    A model that takes images as they are gets them so, and may convert them itself.
+    """
+
+    def __init__(self) -> None:
+        self._dtypes: WeakKeyDictionary[nn.Module, torch.dtype] = WeakKeyDictionary()
+
+    def __call__(self, model: Model, images: Tensor) -> Tensor:
+        """Ask a model; where it refuses images, once more in the dtype of its weights."""
+        if not isinstance(model, nn.Module):
+            return ask(model, images)
+        shown = images.to(self._dtypes.get(model, images.dtype))
+        try:
+            return ask(model, shown)
+        except RuntimeError as error:
+            wanted = _dtype_of(model)
+            if is_out_of_memory(error) or wanted in (None, shown.dtype):
+                raise
+        self._dtypes[model] = wanted
+        return ask(model, images.to(wanted))
+
+    def __reduce__(self) -> tuple[type[Asker], tuple[()]]:
+        """Copies learn by themselves: their models are copies too."""
+        return Asker, ()
 
 
 def logits_of(answer: object) -> Tensor:
@@ -48,6 +84,12 @@ def _inside(answer: object) -> object:
     if named is None and isinstance(answer, tuple | list) and answer:
         return answer[0]
     return named
+
+
+def _dtype_of(model: nn.Module) -> torch.dtype | None:
+    """The dtype of a module's weights; None where they have several."""
+    dtypes = {weight.dtype for weight in model.parameters() if weight.dtype.is_floating_point}
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def _described(answer: object) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from upright.checks import Model
+from upright.checks import Model, check_float_images
 from upright.logits import logits_of
 
 __all__ = ["Normalised"]
@@ -62,11 +62,11 @@ class Normalised(nn.Module):
         return images * std + mean
 
     def _for(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        channels = self.mean.shape[1]
         # Else a mean of three would make three channels of one, and one of uint8 would be 0.
-        if images.ndim != 4 or images.shape[1] != channels or not images.is_floating_point():
+        check_float_images(images)
+        if images.shape[1] != (channels := self.mean.shape[1]):
             raise ValueError(
-                f"mean and std are of {channels} channels, but images are {images.dtype} of shape "
-                f"{tuple(images.shape)}: they must be float, N x {channels} x H x W"
+                f"mean and std are of {channels} channels, but the images have {images.shape[1]}; "
+                "give those of these images, one number for each channel"
             )
         return self.mean.to(images), self.std.to(images)

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from upright.checks import check_float_images
 from upright.pose import Pose, cos_sin_degrees
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "Fill",
     "Interpolation",
     "check_fill",
-    "check_float_images",
     "check_options",
     "warp",
     "warp_all",
@@ -294,15 +294,6 @@ def check_fill(fill: Fill) -> None:
     if fill not in FILLS and not (isinstance(fill, str) and _COLOUR.fullmatch(fill)):
         raise ValueError(
             f"fill {fill!r} is not one of {', '.join(FILLS)}, nor a colour such as '#7f7f7f'"
-        )
-
-
-def check_float_images(images: Tensor) -> None:
-    """Check the shape and the dtype of images."""
-    if images.ndim != 4 or not images.is_floating_point():
-        raise ValueError(
-            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; for uint8 use images.float() / 255"
         )
 
 

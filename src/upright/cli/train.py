@@ -40,7 +40,8 @@ class Train:
     small images, of which resnet50 is one, and not ImageNet's; convnet; gresnet44, or
     gresnet44-pool; stn18, etn18 or stn-affine18, with 10, 18 or 34 layers. Or your own, as
     FILE.py:FACTORY or package.module:FACTORY: a class or a function that gives an nn.Module for
-    images in [0, 1], called with classes= and channels= where it has such parameters."""
+    images in [0, 1], called with classes= (or num_classes=) and channels= (or in_channels=,
+    in_chans=) where it has such parameters."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""

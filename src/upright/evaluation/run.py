@@ -35,6 +35,7 @@ from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
+from upright.modes import climbing
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, TransformSpace
@@ -126,8 +127,7 @@ def evaluate(
     measured = State(kept.question, constants=kept.constants)
     with (
         _bar(progress, count_images(data, limit), question) as advance,
-        torch.inference_mode(False),  # under which a caller may be, and an attack climb
-        torch.no_grad(),
+        climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = _Examination(question, predictor, _move(model, question), kept)
@@ -166,7 +166,8 @@ class _Examination:
         mine, turn = next(claims), 0
         for chunk in source:
             checks.check_layout(chunk.images)
-            checks.check_images(chunk.images)
+            checks.check_float_images(chunk.images)
+            checks.check_pixels(chunk.images)
             place = device or chunk.images.device
             placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
             if chunk.start == 0:

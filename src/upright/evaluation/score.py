@@ -8,13 +8,13 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright.attacks import WorstCase
-from upright.checks import Model, check_numbers, explain_channels
-from upright.logits import ask
+from upright.checks import Model, check_numbers
+from upright.logits import Asker
 from upright.pose import Pose
-from upright.tiles import Room, Rows, Tiles, is_out_of_memory
+from upright.tiles import Room, Rows, Tiles
 from upright.warp import warp
 
 __all__ = [
@@ -82,12 +82,11 @@ class Predictor:
     model: Model
     room: Room
     advance: Callable[[int], None] = lambda _: None
-    dtype: torch.dtype | None = None
-    """In which the model gets images; None for as they are."""
+    ask: Asker = field(default_factory=Asker)
     passes: int = field(default=0, init=False)
 
     def __call__(self, images: Tensor) -> Tensor:
-        return ask(self.model, images if self.dtype is None else images.to(self.dtype))
+        return self.ask(self.model, images)
 
     def count(self, images: int) -> None:
         """Count what was asked, once there is an answer to work with."""
@@ -102,23 +101,10 @@ class Predictor:
         try:
             logits = self(images)
         except Exception as error:
-            self._give_way(images, error)
+            self.room.make_room(len(images), error)
             return self.peek(images)
         self.room.fitted(len(images))
         return logits
-
-    def _give_way(self, images: Tensor, error: Exception) -> None:
-        """Ask for fewer images next time, or in the weights' dtype; or say what is wrong.
-
-        A model that takes images as they are gets them so, and may convert them itself.
-        """
-        wanted = _dtype_of(self.model)
-        refused = isinstance(error, RuntimeError) and not is_out_of_memory(error)
-        if refused and self.dtype is None and wanted not in (None, images.dtype):
-            self.dtype = wanted
-            return
-        explain_channels(images, error)
-        self.room.make_room(len(images), error)
 
 
 @dataclass(frozen=True)
@@ -207,10 +193,3 @@ def named_image(place: int, pose: Pose) -> str:
     dx, dy, angle = pose.stack().tolist()
     moved = f"at dx {dx:g} px, dy {dy:g} px, angle {angle:g} degrees"
     return f"image {place}, counted from 0, {moved if dx or dy or angle else 'as it is'}"
-
-
-def _dtype_of(model: object) -> torch.dtype | None:
-    """The dtype of a module's weights; None where they have several, and for other callables."""
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
-    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()}
-    return dtypes.pop() if len(dtypes) == 1 else None

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from upright.evaluation.batches import Batch, Data, batches, check_alike, is_whole
+from upright.modes import ordinary
 
 __all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images", "cuts"]
 
@@ -71,9 +72,7 @@ def cuts(data: Data, limit: int | None) -> bool:
 def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
     if images.dtype == torch.uint8:
         images = images.float() / 255
-    # What was made under inference_mode gives no gradients, of which copies know nothing.
-    images, labels = (part.clone() if part.is_inference() else part for part in (images, labels))
-    return Chunk(start, images, labels)
+    return Chunk(start, ordinary(images), ordinary(labels))
 
 
 def chunk_size(images: Tensor) -> int:

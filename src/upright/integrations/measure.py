@@ -17,8 +17,8 @@ from upright.checks import Model
 from upright.evaluation import Evaluation, evaluate
 from upright.evaluation.question import named_attacks
 from upright.evaluation.stream import Data, chunks
+from upright.modes import climbing, evaluation_mode
 from upright.normalised import Normalised
-from upright.objective import evaluation_mode
 from upright.ranks import ALONE, Ranks
 
 __all__ = ["Measurement", "accuracies", "without_a_trace", "without_shares"]
@@ -88,13 +88,7 @@ def without_a_trace(module: object) -> Iterator[None]:
     are afterwards what they would have been."""
     parameters = module.parameters() if isinstance(module, nn.Module) else ()
     gpus = {parameter.device for parameter in parameters if parameter.is_cuda}
-    # Of inference mode's tensors an attack that climbs could ask no gradient.
-    with (
-        torch.random.fork_rng(gpus),
-        torch.inference_mode(False),
-        torch.no_grad(),
-        evaluation_mode(module),
-    ):
+    with torch.random.fork_rng(gpus), climbing(), evaluation_mode(module):
         yield
 
 

@@ -20,6 +20,7 @@ from upright.attacks import Attack, parse_attack
 from upright.checks import Model
 from upright.integrations.measure import Measurement
 from upright.integrations.placed import Place, attack_at, places
+from upright.modes import climbing, ordinary
 
 try:
     from torchmetrics import Metric
@@ -135,8 +136,7 @@ class WorstCaseAccuracy(Metric):
     def _correct(self, images: Tensor, labels: Tensor, place: Place) -> Tensor:
         attack = attack_at(self.attack, place, self._seed)
         measurement = replace(self.measurement, attacks=[attack])
-        with torch.inference_mode(False):
-            # Of inference mode's tensors an attack that climbs could ask no gradient.
-            data = (images.clone(), labels.clone()) if images.is_inference() else (images, labels)
+        with climbing():
+            data = ordinary(images), ordinary(labels)
             found = measurement.evaluate(self.model, self.model, data)
         return found.attacks[str(attack)].correct.sum()

@@ -1,9 +1,9 @@
 """Objectives: the paper's training methods as points of one product."""
 
+from upright.modes import evaluation_mode
 from upright.objective.criterion import Criterion
 from upright.objective.locnet import LocNet, LocNetLoss, located_pose, make_loss, parse_objective
 from upright.objective.loss import LossTerms, RegularizedLoss
-from upright.objective.modes import evaluation_mode
 from upright.objective.notation import GRAMMAR, name_penalty
 from upright.objective.product import Batch, Objective, Target
 

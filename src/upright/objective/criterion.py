@@ -14,7 +14,14 @@ from typing import TypeGuard
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Criterion", "accuracy_of", "is_cross_entropy", "losses_of", "training_loss"]
+__all__ = [
+    "Criterion",
+    "accuracy_of",
+    "ignored_by",
+    "is_cross_entropy",
+    "losses_of",
+    "training_loss",
+]
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """An ``nn.CrossEntropyLoss``; or any callable from logits, N x classes, and N labels to N losses.
@@ -24,6 +31,11 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 def is_cross_entropy(criterion: Criterion) -> TypeGuard[nn.CrossEntropyLoss]:
     """Whether it is torch's own; of what is made from it, only the user knows what it does."""
     return type(criterion) is nn.CrossEntropyLoss
+
+
+def ignored_by(criterion: Criterion) -> int | None:
+    """The label of images that have none; torch's own criterion has one, -100 unless told."""
+    return criterion.ignore_index if is_cross_entropy(criterion) else None
 
 
 def losses_of(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
@@ -51,10 +63,18 @@ def training_loss(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tenso
     return loss
 
 
-def accuracy_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Give the share of images that are classified correctly: of a soft label, as its largest."""
+def accuracy_of(logits: Tensor, labels: Tensor, *, ignored: int | None = None) -> Tensor:
+    """Give the share of images that are classified correctly: of a soft label, as its largest.
+
+    Of the images that have a label; NaN where none has. How many these are is not looked at, since
+    a look would wait for a GPU.
+    """
     numbers = labels.argmax(1) if labels.ndim == 2 else labels
-    return (logits.detach().argmax(1) == numbers).float().mean()
+    right = logits.detach().argmax(1) == numbers
+    if ignored is None or labels.ndim == 2:
+        return right.float().mean()
+    counted = labels != ignored
+    return (right & counted).sum() / counted.sum()
 
 
 def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:

@@ -9,24 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from upright import checks
-from upright.logits import ask
-from upright.objective.criterion import Criterion, is_cross_entropy
+from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
 from upright.tiles import is_recording
-from upright.warp import check_float_images
 
-__all__ = ["Ask", "Inspection", "ask_widely"]
+__all__ = ["Ask", "Inspection"]
 
 Ask = Callable[[checks.Model, Tensor], Tensor]
 """Asks a model for the logits of images."""
-
-
-def ask_widely(model: checks.Model, images: Tensor) -> Tensor:
-    """Ask a model; losses are never computed in half precision."""
-    logits = ask(model, images)
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 class Inspection:
@@ -35,17 +27,17 @@ class Inspection:
     def __init__(self) -> None:
         self.is_first = True
 
-    def begin(self, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
+    def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
         _check_forms(images, labels, criterion)
         values = _can_look() and (self.is_first or images.device.type == "cpu")
         if values:
-            checks.warn_if_out_of_range(images)
+            checks.check_pixels(images)
         answered = False
 
         def asked(model: checks.Model, shown: Tensor) -> Tensor:
             nonlocal answered
-            logits = ask_widely(model, shown)
+            logits = ask(model, shown)
             if not answered:
                 self._check_answer(logits, labels, criterion, values)
                 answered = True
@@ -57,7 +49,7 @@ class Inspection:
         self, logits: Tensor, labels: Tensor, criterion: Criterion, values: bool
     ) -> None:
         if is_cross_entropy(criterion):
-            _check_classes(labels, logits.shape[1], values)
+            _check_classes(criterion, labels, logits.shape[1], values)
         if values and self.is_first:
             checks.check_numbers(logits)
             checks.warn_if_probabilities(logits)
@@ -66,7 +58,7 @@ class Inspection:
 
 def _check_forms(images: Tensor, labels: Tensor, criterion: Criterion) -> None:
     _check_tensors(images=images, labels=labels)
-    check_float_images(images)
+    checks.check_float_images(images)
     checks.check_layout(images)
     if not len(images):
         raise ValueError("a batch is empty: there is nothing to learn from; leave it out")
@@ -87,13 +79,17 @@ def _check_tensors(**given: object) -> None:
             raise ValueError(f"{name} must be a tensor, but are {type(value).__name__}")
 
 
-def _check_classes(labels: Tensor, classes: int, values: bool) -> None:
+def _check_classes(
+    criterion: nn.CrossEntropyLoss, labels: Tensor, classes: int, values: bool
+) -> None:
+    if criterion.weight is not None:
+        checks.check_class_weights(criterion.weight, classes)
     if labels.ndim > 1:
         checks.check_soft_label_classes(labels, classes)
         if values:
             checks.warn_if_no_probabilities(labels)
     elif values:
-        checks.check_label_range(labels, classes)
+        checks.check_label_range(labels, classes, ignored=ignored_by(criterion))
 
 
 def _can_look() -> bool:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.logits import ask
 from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
@@ -76,7 +77,7 @@ class LocNetLoss(nn.Module):
         space = self.space.in_pixels(*images.shape[-2:])
         pose = space.sample(len(images), generator=self.draws.next(images.device))
         moved = warp(images, pose, fill=self.objective.fill, interpolation=self.interpolation)
-        found = model(moved)
+        found = ask(model, moved)
         error = F.mse_loss(found.float(), _fractions(pose, space))
         return LossTerms(
             total=error,

@@ -11,10 +11,17 @@ from torch import Tensor, nn
 
 from upright.attacks import CandidateSearch
 from upright.checks import Model
-from upright.objective.criterion import Criterion, accuracy_of, is_cross_entropy, training_loss
+from upright.logits import Asker
+from upright.modes import climbing, evaluation_mode, ordinary, without_synchronisation
+from upright.objective.criterion import (
+    Criterion,
+    accuracy_of,
+    ignored_by,
+    is_cross_entropy,
+    training_loss,
+)
 from upright.objective.draws import Draws
-from upright.objective.inspection import Ask, Inspection, ask_widely
-from upright.objective.modes import evaluation_mode, without_synchronisation
+from upright.objective.inspection import Ask, Inspection
 from upright.objective.product import Batch, Objective, Target
 from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
@@ -87,6 +94,7 @@ class RegularizedLoss(nn.Module):
         self.interpolation: Interpolation = interpolation
         self.draws = Draws(generator)
         self._inspection = Inspection() if check else None
+        self._asker = Asker()
         self._rooms: dict[tuple[torch.device, torch.Size], Room] = {}
 
     def extra_repr(self) -> str:
@@ -105,7 +113,8 @@ class RegularizedLoss(nn.Module):
         Args:
             model: from images to logits.
             images: float in [0, 1], N x C x H x W.
-            labels: class numbers, N; or probabilities, N x classes, as mixup makes them.
+            labels: class numbers, N; or probabilities, N x classes, as mixup makes them. Images of
+                the criterion's ``ignore_index``, by default -100, count in the penalty alone.
             search_model: a faster stand-in that answers as ``model`` does in evaluation mode.
         """
         objective, ask = self.objective, self._asking(images, labels)
@@ -128,8 +137,13 @@ class RegularizedLoss(nn.Module):
     def _asking(self, images: Tensor, labels: Tensor) -> Ask:
         """Check a batch, and give what asks models about it."""
         if self._inspection is None:
-            return ask_widely
-        return self._inspection.begin(images, labels, self.criterion)
+            return self._ask_widely
+        return self._inspection.begin(self._ask_widely, images, labels, self.criterion)
+
+    def _ask_widely(self, model: Model, images: Tensor) -> Tensor:
+        """Ask a model; losses are never computed in half precision."""
+        logits = self._asker(model, images)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def _warp(self, images: Tensor, pose: Pose) -> Tensor:
         return warp(images, pose, fill=self.fill, interpolation=self.interpolation)
@@ -146,16 +160,16 @@ class RegularizedLoss(nn.Module):
             count = self.objective.draws * len(images)
             only = attack.candidates(space, count, generator=generator).stack()[0]
             return dict.fromkeys(targets, Pose.unstack(only.expand(count, 3)))
-        search = Search(
-            objective=self.objective,
-            criterion=self.criterion,
-            ask=partial(ask, model),
-            move=self._warp,
-            room=self._rooms.setdefault((images.device, images.shape[-2:]), room_for(images)),
-            images=images,
-            labels=labels,
-        )
-        with evaluation_mode(model), without_synchronisation(model), torch.no_grad():
+        with climbing(), evaluation_mode(model), without_synchronisation(model):
+            search = Search(
+                objective=self.objective,
+                criterion=self.criterion,
+                ask=partial(ask, model),
+                move=self._warp,
+                room=self._rooms.setdefault((images.device, images.shape[-2:]), room_for(images)),
+                images=ordinary(images),
+                labels=ordinary(labels),
+            )
             return search.worst_poses(space, generator)
 
     def _terms(
@@ -166,6 +180,9 @@ class RegularizedLoss(nn.Module):
         poses: dict[Target, Pose],
     ) -> LossTerms:
         objective, cost = self.objective, partial(training_loss, self.criterion)
+        # Labels that nobody is to check are trusted to be classes: a count of them costs kernels.
+        trusted = self._inspection is None
+        accuracy = partial(accuracy_of, ignored=None if trusted else ignored_by(self.criterion))
         copied = repeated(labels, objective.draws)
         shown = transformed.get(objective.batch_target, transformed.get(objective.penalty_target))
         natural_loss = None if natural is None else cost(natural, labels)
@@ -182,8 +199,8 @@ class RegularizedLoss(nn.Module):
             natural_loss=natural_loss,
             transformed_loss=transformed_loss,
             penalty=penalty,
-            natural_accuracy=None if natural is None else accuracy_of(natural, labels),
-            transformed_accuracy=None if shown is None else accuracy_of(shown, copied),
+            natural_accuracy=None if natural is None else accuracy(natural, labels),
+            transformed_accuracy=None if shown is None else accuracy(shown, copied),
             poses=poses,
         )
 

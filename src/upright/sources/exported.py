@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
 from upright.checks import Model
+from upright.factories import need_file
 from upright.identity import FromFile, file_digest
-from upright.sources.needs import need_file
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized
 

@@ -1,13 +1,11 @@
-"""What must be there before a model can be loaded: its file, and the library that reads it."""
+"""What must be there before a model can be loaded: the library that reads it."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from upright.factories import need_file
-
-__all__ = ["need_file", "need_library"]
+__all__ = ["need_library"]
 
 
 def need_library(library: str, *, extra: str, wanted: str) -> Any:

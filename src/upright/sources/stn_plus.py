@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.evaluation import Locator, Oracle
+from upright.logits import ask
 from upright.objective import LocNet, located_pose, parse_objective
 from upright.pose import Pose
 from upright.sources.registry import model_source
@@ -42,7 +43,7 @@ class RunLocator(nn.Module):
 
     def forward(self, images: Tensor) -> Pose:
         space = self.space.in_pixels(*images.shape[-2:])
-        return located_pose(self.network(images).to(images.dtype), space)
+        return located_pose(ask(self.network, images).to(images.dtype), space)
 
 
 class StnPlus(nn.Module):

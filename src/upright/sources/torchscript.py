@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 import torch
 
 from upright.checks import Model
+from upright.factories import need_file
 from upright.identity import FromFile, file_digest
-from upright.sources.needs import need_file
 from upright.sources.registry import model_source, unknown_model
 
 __all__ = ["load_torchscript"]

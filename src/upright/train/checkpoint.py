@@ -26,9 +26,10 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from upright.checks import SuspiciousInput
+from upright.factories import code_digest
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
-from upright.train.network import build, code_digest
+from upright.train.network import build, check_code_is_here
 from upright.train.recipe import Recipe
 from upright.train.weights import build_with
 
@@ -248,13 +249,14 @@ def load_network(path: Path) -> nn.Module:
     checkpoint = run.load()
     if checkpoint is None:
         raise ValueError(f"{path} has no checkpoint yet; train it first")
-    name, classes = run.recipe.model, len(run.classes)
     try:
+        name = run.recipe.model
+        check_code_is_here(name)
         if run.recipe.model_digest != code_digest(name):
             message = f"the code of {name} has changed since {path} was trained with it"
             warnings.warn(message, SuspiciousInput, stacklevel=2)
         return build_with(
-            checkpoint.tensors, name, classes=classes, channels=run.channels, build=build
+            checkpoint.tensors, name, classes=len(run.classes), channels=run.channels, build=build
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -1,25 +1,28 @@
 """The network of a recipe: one of this package by its name, or one of the user's own code.
 
 Own code is ``FILE.py:FACTORY`` or ``package.module:FACTORY``, a function or a class. It is called
-with ``classes`` and ``channels`` where it has parameters of these names, after the recipe's seed
-was set: what it draws are the first weights.
+with the numbers of classes and of channels where it has parameters of their usual names, after the
+recipe's seed was set: what it draws are the first weights.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from upright.data import LabelledImages
-from upright.factories import FILE, MODULE, find_factory, need_file
+from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
 from upright.logits import ask
 from upright.models import build_network
 from upright.train.recipe import Recipe
 
-__all__ = ["build", "check_outputs", "code_digest", "is_own_code", "with_code_digest"]
+__all__ = ["build", "check_code_is_here", "check_outputs", "is_own_code", "with_code_digest"]
+
+_CLASSES = ("classes", "num_classes")
+_CHANNELS = ("channels", "in_channels", "in_chans")
 
 
 def is_own_code(model: str) -> bool:
@@ -37,7 +40,11 @@ def build(model: str, *, classes: int, channels: int) -> nn.Module:
             f"{model} is a network that is made already; name its class, or a function that makes "
             "it, so that the seed determines its weights"
         )
-    network = factory.make(classes=classes, channels=channels)
+    network = factory.make(
+        # The usual name behind **kwargs: torchvision's and timm's.
+        Offer(classes, _CLASSES, in_kwargs="num_classes"),
+        Offer(channels, _CHANNELS),
+    )
     if not isinstance(network, nn.Module):
         raise ValueError(
             f"{model} gives a {type(network).__name__}, which has no weights to train; give an "
@@ -56,16 +63,20 @@ def check_outputs(
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "
-            "it have a parameter `classes`, or this number"
+            "it have a parameter `classes` or `num_classes`, or this number"
         )
 
 
-def code_digest(model: str) -> str:
-    """SHA-256 of the file of a user's own network; empty for one of this package."""
-    if match := FILE.fullmatch(model):
-        return hashlib.sha256(need_file(match[1]).read_bytes()).hexdigest()
-    factory = find_factory(model)
-    return "" if factory is None else factory.digest
+def check_code_is_here(model: str) -> None:
+    """Check that a file of the user's own, which a run names, lies in the current folder.
+
+    Nowhere else is looked for it: what lies beside a run that came from a stranger must not be run.
+    """
+    match = FILE.fullmatch(model)
+    if match is not None and not Path(match[1]).expanduser().is_file():
+        raise ValueError(
+            f"{match[1]} is not in this folder; run it from the folder that has {match[1]}"
+        )
 
 
 def with_code_digest(recipe: Recipe) -> Recipe:

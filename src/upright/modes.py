@@ -7,10 +7,27 @@ from collections.abc import Iterator
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
-__all__ = ["evaluation_mode", "without_synchronisation"]
+__all__ = ["climbing", "evaluation_mode", "ordinary", "without_synchronisation"]
+
+
+@contextlib.contextmanager
+def climbing() -> Iterator[None]:
+    """Let an attack climb, under ``torch.inference_mode`` too, where a caller may be.
+
+    Gradients are those that the attack asks for, and no others.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def ordinary(tensor: Tensor) -> Tensor:
+    """Give a tensor that gradients may pass: one of inference mode as a copy, made outside it."""
+    return tensor.clone() if tensor.is_inference() else tensor
 
 
 @contextlib.contextmanager
@@ -21,9 +38,9 @@ def evaluation_mode(model: object) -> Iterator[None]:
     gradients of its parameters beside those of the pose.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    parameters = [each for each in weights if each.requires_grad and not _is_inference(each)]
     modes = [module.training for module in modules]
-    wanted = [parameter.requires_grad for parameter in parameters]
     try:
         for module in modules:
             module.training = False
@@ -33,8 +50,8 @@ def evaluation_mode(model: object) -> Iterator[None]:
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
-        for parameter, flag in zip(parameters, wanted, strict=True):
-            parameter.requires_grad = flag
+        for parameter in parameters:
+            parameter.requires_grad = True
 
 
 @contextlib.contextmanager
@@ -57,6 +74,11 @@ def without_synchronisation(model: object) -> Iterator[None]:
             del wrapper.forward
             if forward is not None:
                 wrapper.forward = forward  # type: ignore[method-assign]
+
+
+def _is_inference(parameter: nn.Parameter) -> bool:
+    """Whether it was made in inference mode: it gives no gradients, nor may it be told to."""
+    return not is_lazy(parameter) and parameter.is_inference()
 
 
 def _forward(wrapper: DistributedDataParallel, *inputs: Any, **options: Any) -> Any:
