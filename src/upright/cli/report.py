@@ -12,6 +12,7 @@ from upright.cli.messages import say
 from upright.cli.options import writable
 from upright.reproduce.fill import fill_tables
 from upright.reproduce.layout import LAYOUTS
+from upright.terminal import tell
 
 __all__ = ["Report"]
 
@@ -44,4 +45,4 @@ class Report:
             say(f"warning: passed over {damage}")
         tables = fill_tables(LAYOUTS, contents.records)
         measured = [table for table in tables if any(cell.measured for cell in table.cells)]
-        print(write_report(replace(contents, tables=tuple(measured)), self.out))
+        tell(str(write_report(replace(contents, tables=tuple(measured)), self.out)))

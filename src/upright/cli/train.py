@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from upright.cli.messages import one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import parse_objective
+from upright.terminal import tell
 from upright.train import Recipe, Speed, published, train_together
 from upright.warp import Interpolation
 
@@ -112,9 +113,7 @@ class Train:
                 sync_batch_norm=self.sync_batch_norm,
             )
             for run in runs:
-                print(
-                    f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s"
-                )
+                tell(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
             if not all(run.finished for run in runs):
                 say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
                 raise SystemExit(130)
