@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 from upright import interrupts
@@ -13,11 +12,11 @@ __all__ = ["main"]
 def main() -> int:
     """Run the command of this process, and give its exit code."""
     from upright.cli import main as run  # here, since Ctrl-C is ours by now
+    from upright.cli.messages import flush
 
     interrupts.raise_first()
     code = run()
-    with contextlib.suppress(OSError, ValueError):  # of which the command has told
-        sys.stdout.flush()
+    flush()
     interrupts.end_at_once()
     return code
 

@@ -54,4 +54,4 @@ class _PlainConsole(Console):
 
     def on_broken_pipe(self) -> NoReturn:
         """Leave it to the caller, who may have other things to do than to print."""
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe", "standard output")
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")

@@ -18,7 +18,7 @@ from upright.objective import GRAMMAR
 from upright.ranks import Ranks, joined_ranks
 from upright.terminal import printable
 
-__all__ = ["one_line", "one_line_warnings", "one_voice", "say", "say_error"]
+__all__ = ["flush", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
 
 _IN_LINES = f"\n{GRAMMAR}"
 """The end of the one message that is easier to read in its own lines."""
@@ -34,11 +34,30 @@ def say(text: str) -> None:
         print(f"upright: {line}", file=sys.stderr)
 
 
+def flush() -> None:
+    """Print what waits to be printed; what cannot be is given up."""
+    try:
+        if sys.stdout is not None:  # as where it was closed from the start
+            sys.stdout.flush()
+    except OSError:
+        _print_no_more()
+
+
+def _print_no_more() -> None:
+    """Or Python tries once more when it ends, and complains in lines of its own."""
+    with contextlib.suppress(OSError, ValueError):  # no stream of the system's, as in a test
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def say_error(error: Exception, about: str = "") -> None:
-    """Say in a line what went wrong, and with what.
+    """Say in a line what went wrong, and with what; nothing more is printed for who has left.
 
     A user's model may raise anything; what is not meant for a person is named by its kind.
     """
+    if isinstance(error, BrokenPipeError):
+        _print_no_more()
     meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
     kind = "" if meant else f"{type(error).__name__}: "
     say(f"error: {about and f'{about}: '}{kind}{one_line(error)}")
@@ -46,8 +65,8 @@ def say_error(error: Exception, about: str = "") -> None:
 
 def one_line(error: BaseException) -> str:
     """Give the message of an error in one line, the way people would put it."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if str(error).endswith(_IN_LINES):
         return str(error)
     text = " ".join(str(error).split()) or type(error).__name__
