@@ -127,7 +127,7 @@ def _asset(name: str) -> Markup:
 
 def _json(value: object) -> Markup:
     """JSON that may stand in a script element: a class could be called ``</script>``."""
-    return Markup(json.dumps(value).replace("<", "\\u003c"))
+    return Markup(json.dumps(value, allow_nan=False).replace("<", "\\u003c"))
 
 
 def _themed(drawing: Drawing) -> Markup:
