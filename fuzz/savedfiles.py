@@ -104,11 +104,9 @@ def _saved(shown: Shown, model: SavedModel) -> tuple[bytes, bytes]:
 
 def _seeds(which: int, changes: tuple[dict[str, Any], ...]) -> list[bytes]:
     whole = _files()[which]
-    odd = []
-    for change in changes:
-        parts = list(_example())
-        parts[which] = replace(parts[which], **change)
-        odd.append(saved._pack(parts[which], shown=saved._digest(_files()[0])))
+    example: Shown | SavedModel = _example()[which]
+    shown = saved._digest(_files()[0])
+    odd = [saved._pack(replace(example, **change), shown=shown) for change in changes]
     inner = (
         whole.replace(b"0.5", b"NaN"),
         whole.replace(b"0.5", b"1e9"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from upright import interrupts
@@ -14,6 +15,8 @@ def main() -> int:
     from upright.cli import main as run  # here, since Ctrl-C is ours by now
     from upright.cli.messages import flush
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name ends a listing
     interrupts.raise_first()
     code = run()
     flush()

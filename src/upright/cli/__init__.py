@@ -6,10 +6,12 @@ which is then called. A new one is a line in ``_COMMANDS``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tyro.extras import SubcommandApp
@@ -24,6 +26,7 @@ from upright.cli.report import Report
 from upright.cli.reproduce import Reproduce
 from upright.cli.train import Train
 from upright.interrupts import INTERRUPTED
+from upright.terminal import printable
 
 __all__ = ["main"]
 
@@ -58,7 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(arguments: list[str]) -> None:
     """Parse first; an argument that cannot be ends in ``SystemExit``, and so does --help."""
-    _app(_COMMANDS).cli(prog="upright", description=_DESCRIPTION, args=arguments)()
+    with contextlib.nullcontext() if all(map(str.isprintable, arguments)) else _plain_stderr():
+        command = _app(_COMMANDS).cli(prog="upright", description=_DESCRIPTION, args=arguments)
+    command()
+
+
+@contextlib.contextmanager
+def _plain_stderr() -> Iterator[None]:
+    """The parser repeats what it does not understand, which may be the name of a file."""
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            yield
+    finally:
+        sys.stderr.write(printable(told.getvalue(), keep="\n"))
 
 
 def _run(call: Callable[[], object]) -> int:

@@ -100,7 +100,8 @@ def write_report(contents: Contents, folder: Path) -> Path:
         )
     )
     path = folder / "index.html"
-    write_whole(path, text.encode())
+    # A name of JSON or of a disk may hold what UTF-8 does not.
+    write_whole(path, text.encode(errors="backslashreplace"))
     return path
 
 
