@@ -188,3 +188,19 @@ def test_as_a_program_a_listing_ends_quietly_where_nobody_reads_on():
     )
     os.close(handle)
     assert done.stderr in ("", "upright: error: Broken pipe\n")
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_as_a_program_streams_that_were_closed_from_the_start_cost_no_file(folder, closed):
+    command = [sys.executable, "-m", "upright", "evaluate", "models.py:make", *ASKED]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert written(folder) == {"json", "record", "save"}
+    assert done.stderr == ""
+    assert ("grid-3x1x3" in done.stdout) == ("1>&-" not in closed)

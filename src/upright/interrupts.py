@@ -9,6 +9,7 @@ This module needs the standard library only, and is imported before everything e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -46,7 +47,8 @@ def _raise(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     """Nothing is flushed and nobody is asked: the one who waits has waited long enough."""
-    os.write(2, b"upright: interrupted\n")
+    with contextlib.suppress(OSError):  # stderr may be closed
+        os.write(2, b"upright: interrupted\n")
     os._exit(INTERRUPTED)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -16,7 +15,7 @@ from upright.attacks import parse_attack
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
-from upright.cli.messages import one_voice, say
+from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.result import result_as_json
@@ -151,7 +150,7 @@ class Evaluate:
                 batch_size=self.batch_size,
                 device=device,
                 state=self.state,
-                progress=ranks.leads and sys.stderr.isatty(),
+                progress=ranks.leads and is_watched(),
                 ranks=ranks,
             )
         if not ranks.leads:

@@ -18,7 +18,7 @@ from upright.objective import GRAMMAR
 from upright.ranks import Ranks, joined_ranks
 from upright.terminal import printable
 
-__all__ = ["flush", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
+__all__ = ["flush", "is_watched", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
 
 _IN_LINES = f"\n{GRAMMAR}"
 """The end of the one message that is easier to read in its own lines."""
@@ -30,8 +30,14 @@ def say(text: str) -> None:
     Where nobody listens any more, nothing is said, and nothing lost.
     """
     line = printable(text.removesuffix(_IN_LINES)) + (_IN_LINES if text.endswith(_IN_LINES) else "")
-    with contextlib.suppress(OSError):
-        print(f"upright: {line}", file=sys.stderr)
+    if sys.stderr is not None:  # else Python would print to stdout
+        with contextlib.suppress(OSError):
+            print(f"upright: {line}", file=sys.stderr)
+
+
+def is_watched() -> bool:
+    """Whether somebody looks on in a terminal; where stderr is closed, nobody does."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def flush() -> None:

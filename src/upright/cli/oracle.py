@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from upright.cli.measured import Measured
+from upright.cli.messages import is_watched
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
@@ -74,7 +74,7 @@ def oracle_command(
         attacks=[attack],
         only_accuracy=True,
         device=place,
-        progress=sys.stderr.isatty(),
+        progress=is_watched(),
     )
     title = f"stn-plus:{locnet},{classifier} on {data}: {len(evaluation)} images"
     found = Measured(

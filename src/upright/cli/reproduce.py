@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ import torch
 from rich.console import Console
 from tyro.conf import UseAppendAction, arg
 
-from upright.cli.messages import say
+from upright.cli.messages import is_watched, say
 from upright.cli.options import parse_device
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
@@ -168,7 +167,7 @@ class Reproduce:
                 device=self.device,
                 gpus=RayEngine.gpus if self.gpus_per_run is None else self.gpus_per_run,
                 checkpoint_every=self.checkpoint_every,
-                progress=sys.stderr.isatty(),
+                progress=is_watched(),
                 say=say,
             )
         device = parse_device(self.device)
@@ -177,7 +176,7 @@ class Reproduce:
             device=device,
             together=self.together or room_on(device),
             checkpoint_every=self.checkpoint_every,
-            progress=sys.stderr.isatty(),
+            progress=is_watched(),
         )
         return contextlib.nullcontext(local)
 

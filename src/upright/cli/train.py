@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from upright.cli.messages import one_voice, say
+from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import parse_objective
 from upright.terminal import tell
@@ -107,7 +106,7 @@ class Train:
                 speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
                 checkpoint_every=self.checkpoint_every,
                 log_every=self.log_every,
-                progress=ranks.leads and sys.stderr.isatty(),
+                progress=ranks.leads and is_watched(),
                 tensorboard=self.tensorboard,
                 ranks=ranks,
                 sync_batch_norm=self.sync_batch_norm,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +10,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
 from upright.checks import check_at_least_1
-from upright.cli.messages import say
+from upright.cli.messages import is_watched, say
 from upright.cli.options import parse_device, writable
 from upright.reproduce import add_to_zoo
 from upright.terminal import plain_console, printable, tell
@@ -87,7 +86,7 @@ def add(
         precision=precision,
         device=parse_device(device),
         note=note,
-        progress=sys.stderr.isatty(),
+        progress=is_watched(),
     )
     kilobytes = entry.weights_file.stat().st_size / 1000
     tell(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
