@@ -5,6 +5,7 @@ from __future__ import annotations
 import datafiles
 import modelfiles
 import results
+import savedfiles
 import texts
 import zoofiles
 from guard import Target
@@ -16,6 +17,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         *texts.TARGETS,
         *results.TARGETS,
+        *savedfiles.TARGETS,
         *datafiles.TARGETS,
         *modelfiles.TARGETS,
         *zoofiles.TARGETS,

@@ -13,8 +13,8 @@ from guard import Target
 from results import example_record
 from safetensors.torch import load, save
 
-from upright.cli.messages import printable
 from upright.models import build_network
+from upright.terminal import printable
 from upright.train import Recipe
 from upright.zoo import Card, Entry, pack, to_markdown
 from upright.zoo.card import write_card

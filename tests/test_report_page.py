@@ -13,12 +13,12 @@ from PIL import Image
 
 import made_up_page as made_up
 from upright.cli import main
-from upright.records import append
+from upright.records import append, to_json
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet
 from upright.report.runs import group_runs
-from upright.report.saved import read_saved, write_saved
+from upright.report.saved import read_saved, record_id, write_saved
 from upright.report.titles import titles
 
 
@@ -173,6 +173,30 @@ def test_a_damaged_line_is_named_and_passed_over(tmp_path, capsys):
     assert "made-up.jsonl:2: " in captured.err
     text = (tmp_path / "out" / "index.html").read_text()
     assert "made-up.jsonl:2: " in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train_seconds": 1e308},
+        {"train_seconds": 10**400},
+        {"images": 0},
+        {"finished": "99999-01-01T00:00:00+00:00"},
+    ],
+)
+def test_an_absurd_number_costs_its_record_and_no_other(tmp_path, capsys, monkeypatch, change):
+    """Of two seeds: adding them up would overflow."""
+    monkeypatch.setattr("upright.report.page.write.all_drawings", lambda *_: ())
+    records = [to_json(record) for record in made_up.RECORDS]
+    absurd = [record | change for record in records[4:6]]
+    lines = [json.dumps(record) + "\n" for record in (*absurd, *records)]
+    (tmp_path / "made-up.jsonl").write_text("".join(lines))
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("warning: passed over") == captured.err.count("\n") == 2
+    text = (tmp_path / "out" / "index.html").read_text()
+    for record in made_up.RECORDS:
+        assert record_id(record) in text
 
 
 def test_records_alone_or_arrays_alone_make_a_page_that_says_what_is_lacking(tmp_path):

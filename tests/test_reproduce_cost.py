@@ -160,6 +160,19 @@ def test_a_weight_is_parted_from_its_method_as_the_notation_has_it():
     assert split_weight(text) == ("KL(rob, S-PGD; steps=7)", 2.0)
 
 
+@pytest.mark.parametrize("weight", ["x", "nan", "1e999", "-1", "0", "9" * 5000])
+def test_a_weight_that_cannot_be_drawn_is_none(weight):
+    assert split_weight(f"KL(rob, Wo-10; λ={weight})")[1] is None
+
+
+def test_a_name_of_too_many_tries_is_a_method_by_itself():
+    recipe = paper_recipe("cifar10", "std")
+    method = f"AT(rob, Wo-{'9' * 5000})"
+    record = made_up_record(recipe, {"nat": 0.5, "grid-775": 0.5}, method=method)
+    (point,) = runtime_points([record])
+    assert (point.family, point.tries) == (method, None)
+
+
 def test_a_curve_has_a_point_for_each_weight_in_their_order():
     records = [
         made_up_record(

@@ -249,3 +249,26 @@ def test_tasks_and_records_travel_between_processes(tmp_path, tasks):
     record = made_up_record(tasks[0].recipe, {"nat": 0.5}, dataset="colours")
     for thing in (tasks[0], record, engine(tmp_path)):
         assert pickle.loads(pickle.dumps(thing)) == thing
+
+
+def test_a_record_that_cannot_be_kept_is_told_and_the_others_go_on(tmp_path, tasks):
+    """As on a disk that is full for a while: what was measured is said, and measured once more."""
+    (tmp_path / "results").mkdir()
+    results, said, refused = Results(tmp_path / "results"), [], []
+
+    class Fickle(Results):
+        def add(self, record):
+            if record.method == "std*" and not refused:
+                refused.append(record)
+                raise OSError(28, "No space left on device", "results")
+            return super().add(record)
+
+    failures = make_missing(tasks, engine(tmp_path), Fickle(results.folder), say=said.append)
+    (failure,) = failures
+    assert failure.task.recipe == tasks[0].recipe
+    assert "No space left on device" in failure.reason
+    (lost,) = (line for line in said if line.endswith("(not recorded)"))
+    assert f"nat {100 * refused[0].measured['nat']:.2f} %" in lost
+    assert len(results.read()) == len(said) - 1 >= 3
+    assert make_missing(tasks, engine(tmp_path), results) == ()
+    assert {name for record in results.read() for name in record.measured} >= {"nat", "s-pgd"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -195,6 +196,17 @@ def upright(pairs, capsys):
 
 
 DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3", "--record", "records.jsonl")
+
+
+def test_an_oracle_whose_record_cannot_be_added_is_shown(upright, monkeypatch):
+    full = Mock(side_effect=OSError(28, "No space left on device", "records.jsonl"))
+    monkeypatch.setattr("upright.cli.oracle.append", full)
+    code, out, err = upright("oracle", "loc", "cls", *DATA)
+    assert code == 2
+    assert "ORACLE" in out
+    assert err == (
+        "upright: error: --record records.jsonl: records.jsonl: No space left on device\n"
+    )
 
 
 def test_evaluate_and_oracle_record_the_two_runs(upright):

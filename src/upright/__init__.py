@@ -1,5 +1,6 @@
 """Measure and raise the worst-case accuracy of image classifiers under small motions."""
 
+from upright import interrupts  # noqa: F401  first: Ctrl-C is heard while the rest is imported
 from upright._version import __version__
 from upright.attacks import (
     Attack,

@@ -1,10 +1,28 @@
-"""``python -m upright`` is the command ``upright``."""
+"""The program ``upright``, which ``python -m upright`` is, too."""
 
+from __future__ import annotations
+
+import io
 import sys
 
-from upright.cli import main
+from upright import interrupts
 
-__all__: list[str] = []
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Run the command of this process, and give its exit code."""
+    from upright.cli import main as run  # here, since Ctrl-C is ours by now
+    from upright.cli.messages import flush
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name ends a listing
+    interrupts.raise_first()
+    code = run()
+    flush()
+    interrupts.end_at_once()
+    return code
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -29,6 +29,7 @@ from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
 from upright.reproduce import FinishedRun, Settings, Subject, choose_shown, keep, record_of
+from upright.terminal import plain_console, printable
 from upright.train import Recipe, train
 
 __all__ = ["main"]
@@ -114,7 +115,7 @@ class _Lines:
 def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int = 300) -> None:
     """Run the demo; what it makes is under ``out``."""
     began = time.perf_counter()
-    console = Console()
+    console = plain_console()
     console.print(
         f"Training {len(METHODS)} classifiers on glyphs, then turning and shifting each of "
         f"{test_images} test images in 775 ways. A few minutes on two cores."
@@ -131,8 +132,8 @@ def main(out: Path = Path("runs/demo"), *, steps: int = 1200, test_images: int =
     console.print(_table(in_order))
     page = _report(in_order, out)
     took = f"All of it took {time.perf_counter() - began:.0f} s."
-    console.print(f"{took} Figure: {out}/demo.png", soft_wrap=True)
-    console.print(f"Open this page to turn the images yourself: {page}", soft_wrap=True)
+    console.print(printable(f"{took} Figure: {out}/demo.png"), soft_wrap=True)
+    console.print(printable(f"Open this page to turn the images yourself: {page}"), soft_wrap=True)
 
 
 def _report(outcomes: list[Outcome], out: Path) -> Path:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import reprlib
 import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -38,6 +39,18 @@ __all__ = [
 
 _VERSION = 1
 """Of the lines; to be raised when a field changes its meaning."""
+_MOST = 2**63 - 1
+_LONGEST_SECONDS = 1e10
+_RANGES: dict[str, tuple[float, float]] = {
+    "seed": (0, _MOST),
+    "images": (1, _MOST),
+    "steps": (0, _MOST),
+    "train_seconds": (0, _LONGEST_SECONDS),
+    "evaluate_seconds": (0, _LONGEST_SECONDS),
+    "forward_passes": (0, _MOST),
+    "beside": (1, _MOST),
+}
+"""What can be: whoever adds records up or draws them can rely on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +144,8 @@ class Record:
 
     def __post_init__(self) -> None:
         _check_kinds(self)
+        for name, (low, high) in _RANGES.items():
+            _check_range(name, getattr(self, name), low, high)
         for name in ("recipe", "evaluation"):
             # Tuples become lists at once, so that a record equals itself read again.
             plain = json.loads(json.dumps(getattr(self, name), allow_nan=False))
@@ -327,6 +342,12 @@ def _build(kind: type[_Kind], values: object) -> _Kind:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _check_range(name: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        told = reprlib.repr(value)  # a whole number of JSON may have thousands of digits
+        raise ValueError(f"{name} is {told}, but must lie between {low} and {high:.4g}")
 
 
 def _check_fraction(name: str, value: float) -> None:

@@ -6,10 +6,12 @@ which is then called. A new one is a line in ``_COMMANDS``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tyro.extras import SubcommandApp
@@ -18,11 +20,13 @@ from upright import __version__
 from upright.cli import data, zoo
 from upright.cli.demo import demo_command
 from upright.cli.evaluate import Evaluate
-from upright.cli.messages import one_line, one_line_warnings, say
+from upright.cli.messages import one_line_warnings, say, say_error
 from upright.cli.oracle import oracle_command
 from upright.cli.report import Report
 from upright.cli.reproduce import Reproduce
 from upright.cli.train import Train
+from upright.interrupts import INTERRUPTED
+from upright.terminal import printable
 
 __all__ = ["main"]
 
@@ -52,28 +56,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"upright {__version__}")
         return 0
+    return _run(lambda: _call(arguments or ["--help"]))
+
+
+def _call(arguments: list[str]) -> None:
+    """Parse first; an argument that cannot be ends in ``SystemExit``, and so does --help."""
+    with contextlib.nullcontext() if all(map(str.isprintable, arguments)) else _plain_stderr():
+        command = _app(_COMMANDS).cli(prog="upright", description=_DESCRIPTION, args=arguments)
+    command()
+
+
+@contextlib.contextmanager
+def _plain_stderr() -> Iterator[None]:
+    """The parser repeats what it does not understand, which may be the name of a file."""
+    told = io.StringIO()
     try:
-        command = _app(_COMMANDS).cli(
-            prog="upright", description=_DESCRIPTION, args=arguments or ["--help"]
-        )
-    except SystemExit as stop:  # after --help, or after an argument that cannot be
-        return _code(stop)
-    return _run(command)
+        with contextlib.redirect_stderr(told):
+            yield
+    finally:
+        sys.stderr.write(printable(told.getvalue(), keep="\n"))
 
 
-def _run(command: Callable[[], object]) -> int:
+def _run(call: Callable[[], object]) -> int:
     try:
         with one_line_warnings():
-            command()
+            call()
     except SystemExit as stop:
         return _code(stop)
     except KeyboardInterrupt:
         say("interrupted")
-        return 130
-    # A user's model may raise anything; what is not meant for a person is named by its kind.
+        return INTERRUPTED
     except Exception as error:
-        meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
-        say(f"error: {'' if meant else type(error).__name__ + ': '}{one_line(error)}")
+        say_error(error)
         return 2
     return 0
 

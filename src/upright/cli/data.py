@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
-from rich.text import Text
 
 from upright.cli.messages import say
 from upright.cli.table import roomy_console
@@ -23,6 +21,7 @@ from upright.data.fetch import fetch as fetch_set
 from upright.data.recognise import BY_MD5, in_words
 from upright.data.store import Stored, cache_folder, installed
 from upright.data.store import check as check_set
+from upright.terminal import plain_console, plain_text, printable, tell
 
 __all__ = ["check", "fetch", "list_sets"]
 
@@ -52,7 +51,7 @@ def fetch(
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
     when = "was already" if done.already else "is now"
-    print(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}")
+    tell(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}")
     for line in _remarks(done):
         say(line)
 
@@ -85,7 +84,7 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
     results = [check_set(name) for name in chosen]
     for result in results:
         found = "; ".join(result.faults) or f"sound, {in_words(result.identities)}"
-        print(f"{result.name}: {found} ({result.folder})")
+        tell(f"{result.name}: {found} ({result.folder})")
     if not all(result.sound for result in results):
         print("fetch what is damaged again: `upright data fetch NAME`", file=sys.stderr)
         raise SystemExit(1)
@@ -95,9 +94,9 @@ def list_sets() -> None:
     """List the data sets that can be fetched, and which of them are stored."""
     table = Table("name", "train", "test", "classes", "MB", "variant", "from")
     for entry in installed():
-        table.add_row(*_row(entry))
+        table.add_row(*map(plain_text, _row(entry)))
     console = roomy_console()
-    console.print(Text(str(cache_folder()), "bold"), soft_wrap=True)
+    console.print(plain_text(cache_folder(), "bold"), soft_wrap=True)
     console.print(table)
 
 
@@ -112,13 +111,13 @@ def _row(entry: Stored) -> tuple[str, ...]:
 @contextmanager
 def _bars() -> Iterator[Progress]:
     """One bar for each file that is downloaded."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     tasks: dict[str, TaskID] = {}
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+    with Bars(*columns, TimeRemainingColumn(), console=plain_console(stderr=True)) as bars:
 
         def advance(file: str, done: int, total: int | None) -> None:
             if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total)
+                tasks[file] = bars.add_task(printable(file), total=total)
             bars.update(tasks[file], completed=done, total=total)
 
         yield advance

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +14,10 @@ from tyro.conf import Positional, UseAppendAction, arg
 from upright.attacks import parse_attack
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
-from upright.cli.messages import one_voice, say
+from upright.cli.measured import Measured
+from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, writable
+from upright.cli.outputs import Output, deliver, printing
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation
 from upright.data import LabelledImages, Split
@@ -33,7 +34,6 @@ from upright.reproduce import (
     choose_shown,
     grid_among,
     keep,
-    record_of,
 )
 from upright.sources import StnPlus, load_model
 from upright.space import TransformSpace
@@ -125,6 +125,12 @@ class Evaluate:
     def __call__(self) -> None:
         """Evaluate, print a table, and write the files that are asked for."""
         commit()  # what is edited from now on is not what evaluates
+        found = self._measure()
+        if found is not None:
+            deliver(self._outputs(found))
+
+    def _measure(self) -> Measured | None:
+        """Do the work; None in a process that only helps the one that speaks."""
         space = parse_space(self.max_translation, self.max_rotation)
         settings = self._settings(space)
         device = parse_device(self.device)
@@ -134,13 +140,7 @@ class Evaluate:
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
             shown = self._shown(data, attacks, space)
-            for doubt in doubts(self.model, self.data, data, split=self.split):
-                say(f"warning: {doubt}")
-            if isinstance(model, StnPlus) and model.fill != self.fill:
-                say(
-                    f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
-                    f"the paper's attack would have --fill {model.fill}"
-                )
+            self._say_doubts(model, data)
             subject = self._subject(run, model)
             model = settings.in_precision(model)
             evaluation = settings.evaluate(
@@ -151,52 +151,82 @@ class Evaluate:
                 batch_size=self.batch_size,
                 device=device,
                 state=self.state,
-                progress=ranks.leads and sys.stderr.isatty(),
+                progress=ranks.leads and is_watched(),
                 ranks=ranks,
             )
         if not ranks.leads:
-            return
-        warn_if_classes_differ(evaluation.classes, len(data.classes))
-        text = ""
-        if self.json is not None:
-            sizes = {"resize": settings.resize, "center_crop": settings.center_crop}
-            result = result_as_json(
-                evaluation, options=asdict(self) | sizes, space=space, data=data, device=device
+            return None
+        return Measured(
+            evaluation=evaluation,
+            model=model,
+            data=data,
+            data_name=self.data,
+            subject=subject,
+            shown=shown,
+            settings=settings,
+            device=device,
+        )
+
+    def _say_doubts(self, model: Model, data: LabelledImages) -> None:
+        for doubt in doubts(self.model, self.data, data, split=self.split):
+            say(f"warning: {doubt}")
+        if isinstance(model, StnPlus) and model.fill != self.fill:
+            say(
+                f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
+                f"the paper's attack would have --fill {model.fill}"
             )
-            text = json.dumps(result, indent=1, default=str) + "\n"
-            if self.json != STDOUT:
-                write_whole(self.json, text.encode())
-        record = None
-        if subject is not None:
-            record = record_of(
-                subject,
-                evaluation,
-                data_name=self.data,
-                data=data,
-                settings=settings,
-                device=device,
-            )
-        if self.record is not None and record is not None:
-            # A state is one evaluation's, however often it was stopped: it has one record.
-            append(self.record, record, once=self.state is not None)
-        if self.save is not None and shown is not None:
-            shown_model = Subject(
-                name=self._title,
-                model=model,
-                data=data,
-                evaluation=evaluation,
-                record=record,
-                device=device,
-            )
-            keep(self.save, shown_model, shown)
-        # Last: where nobody listens any more, printing fails, and must not cost the result.
-        title = f"{self._title} on {self.data}: {len(evaluation)} images"
+
+    def _outputs(self, found: Measured) -> Iterator[Output]:
+        """All that is asked for; what is printed comes first."""
+        yield printing(lambda: self._print(found))
         if self.json == STDOUT:
-            print(text, end="")
+            yield printing(lambda: print(self._as_json(found), end=""))
+        elif self.json is not None:
+            file = self.json
+            yield Output(f"--json {file}", lambda: write_whole(file, self._as_json(found).encode()))
+        if self.record is not None:
+            yield Output(f"--record {self.record}", lambda: self._append(found))
+        if self.save is not None:
+            yield Output(f"--save {self.save}", lambda: self._keep(found))
+
+    def _print(self, found: Measured) -> None:
+        evaluation, data = found.evaluation, found.data
         console = roomy_console(stderr=self.json == STDOUT)
-        show_evaluation(evaluation, title=title, space=space, console=console)
+        title = f"{self._title} on {self.data}: {len(evaluation)} images"
+        show_evaluation(evaluation, title=title, space=found.settings.space, console=console)
         if self.details:
             show_classes(evaluation, data.classes, console=console)
+        warn_if_classes_differ(evaluation.classes, len(data.classes))
+
+    def _as_json(self, found: Measured) -> str:
+        settings = found.settings
+        sizes = {"resize": settings.resize, "center_crop": settings.center_crop}
+        result = result_as_json(
+            found.evaluation,
+            options=asdict(self) | sizes,
+            space=settings.space,
+            data=found.data,
+            device=found.device,
+        )
+        return json.dumps(result, indent=1, default=str) + "\n"
+
+    def _append(self, found: Measured) -> None:
+        assert self.record is not None
+        # A state is one evaluation's, however often it was stopped: it has one record.
+        append(self.record, found.record, once=self.state is not None)
+
+    def _keep(self, found: Measured) -> None:
+        assert self.save is not None
+        assert found.shown is not None
+        subject = Subject(
+            name=self._title,
+            model=found.model,
+            data=found.data,
+            evaluation=found.evaluation,
+            record=found.record,
+            device=found.device,
+        )
+        keep(self.save, subject, found.shown)
 
     @property
     def _is_kept(self) -> bool:

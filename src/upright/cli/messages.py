@@ -16,26 +16,65 @@ import torch
 from upright.checks import SuspiciousInput
 from upright.objective import GRAMMAR
 from upright.ranks import Ranks, joined_ranks
+from upright.terminal import printable
 
-__all__ = ["one_line", "one_line_warnings", "one_voice", "printable", "say"]
+__all__ = ["flush", "is_watched", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
+
+_IN_LINES = f"\n{GRAMMAR}"
+"""The end of the one message that is easier to read in its own lines."""
 
 
 def say(text: str) -> None:
-    """Write a line to stderr; what a file may have brought into it cannot steer the terminal."""
-    print(f"upright: {printable(text)}", file=sys.stderr)
+    """Write a line to stderr; what a file may have brought into it cannot steer the terminal.
+
+    Where nobody listens any more, nothing is said, and nothing lost.
+    """
+    line = printable(text.removesuffix(_IN_LINES)) + (_IN_LINES if text.endswith(_IN_LINES) else "")
+    if sys.stderr is not None:  # else Python would print to stdout
+        with contextlib.suppress(OSError):
+            print(f"upright: {line}", file=sys.stderr)
 
 
-def printable(text: str) -> str:
-    """Write out what could steer a terminal, or cannot be printed at all."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+def is_watched() -> bool:
+    """Whether somebody looks on in a terminal; where stderr is closed, nobody does."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def flush() -> None:
+    """Print what waits to be printed; what cannot be is given up."""
+    try:
+        if sys.stdout is not None:  # as where it was closed from the start
+            sys.stdout.flush()
+    except OSError:
+        _print_no_more()
+
+
+def _print_no_more() -> None:
+    """Or Python tries once more when it ends, and complains in lines of its own."""
+    with contextlib.suppress(OSError, ValueError):  # no stream of the system's, as in a test
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def say_error(error: Exception, about: str = "") -> None:
+    """Say in a line what went wrong, and with what; nothing more is printed for who has left.
+
+    A user's model may raise anything; what is not meant for a person is named by its kind.
+    """
+    if isinstance(error, BrokenPipeError):
+        _print_no_more()
+    meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
+    kind = "" if meant else f"{type(error).__name__}: "
+    say(f"error: {about and f'{about}: '}{kind}{one_line(error)}")
 
 
 def one_line(error: BaseException) -> str:
     """Give the message of an error in one line, the way people would put it."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    if str(error).endswith(GRAMMAR):
-        return str(error)  # the one message that is easier to read in its own lines
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if str(error).endswith(_IN_LINES):
+        return str(error)
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}" if isinstance(error, RuntimeError) else text
 

@@ -24,6 +24,8 @@ STDOUT = Path("-")
 """The name of a file that is no file, but what the command prints."""
 
 _MOST_SEEDS = 10_000
+_LONGEST_NAME = 240
+"""Bytes: most disks take 255, and a file that is being written has a longer name."""
 
 
 def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
@@ -84,8 +86,24 @@ def writable(path: Path | None) -> None:
     """Check that a file can be written before hours are spent on what is to go into it."""
     if path in (None, STDOUT):
         return
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise ValueError(
+            f"{path.name[:20]}... is too long for the name of a file; give one of at most "
+            f"{_LONGEST_NAME} bytes"
+        )
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file")
+    if path.exists():
+        _replaceable(path)
+    elif path.is_symlink():
+        raise ValueError(f"{path} is a link to nothing; remove it, or give another file")
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ValueError(f"{path} cannot be written: {folder} is not a folder that may be changed")
+
+
+def _replaceable(path: Path) -> None:
+    if not path.is_file():
+        raise ValueError(f"{path} is no plain file; give the name of one, or - for standard output")
+    if not os.access(path, os.W_OK):
+        raise ValueError(f"{path} may not be changed; give another file, or make it writable")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from upright.cli.measured import Measured
+from upright.cli.messages import is_watched
 from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
 from upright.evaluation import Oracle
 from upright.origin import commit
 from upright.records import append
-from upright.reproduce import FinishedRun, Settings, record_of
+from upright.reproduce import FinishedRun, Settings
 from upright.reproduce.settings import Precision
 from upright.sources import load_locator, load_model
 from upright.train import RunDirectory
@@ -72,12 +74,23 @@ def oracle_command(
         attacks=[attack],
         only_accuracy=True,
         device=place,
-        progress=sys.stderr.isatty(),
+        progress=is_watched(),
     )
-    if record is not None and runs is not None:
-        line = record_of(
-            runs, evaluation, data_name=data, data=images, settings=settings, device=place
-        )
-        append(record, line)
     title = f"stn-plus:{locnet},{classifier} on {data}: {len(evaluation)} images"
-    show_evaluation(evaluation, title=title, space=space, console=roomy_console())
+    found = Measured(
+        evaluation=evaluation,
+        model=model,
+        data=images,
+        data_name=data,
+        subject=runs,
+        settings=settings,
+        device=place,
+    )
+    outputs = [
+        printing(
+            lambda: show_evaluation(evaluation, title=title, space=space, console=roomy_console())
+        )
+    ]
+    if record is not None:
+        outputs.append(Output(f"--record {record}", lambda: append(record, found.record)))
+    deliver(outputs)

@@ -12,6 +12,7 @@ from upright.cli.messages import say
 from upright.cli.options import writable
 from upright.reproduce.fill import fill_tables
 from upright.reproduce.layout import LAYOUTS
+from upright.terminal import tell
 
 __all__ = ["Report"]
 
@@ -42,6 +43,8 @@ class Report:
         contents = read_contents(self.results, self.saved)
         for damage in contents.damaged:
             say(f"warning: passed over {damage}")
+        for file in (file for each in contents.exhibitions for file in each.unguarded):
+            say(f"warning: {file} has no digest, so that nobody can tell whether it was altered")
         tables = fill_tables(LAYOUTS, contents.records)
         measured = [table for table in tables if any(cell.measured for cell in table.cells)]
-        print(write_report(replace(contents, tables=tuple(measured)), self.out))
+        tell(str(write_report(replace(contents, tables=tuple(measured)), self.out)))

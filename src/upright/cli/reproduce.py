@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,8 +13,9 @@ import torch
 from rich.console import Console
 from tyro.conf import UseAppendAction, arg
 
-from upright.cli.messages import say
+from upright.cli.messages import is_watched, say
 from upright.cli.options import parse_device
+from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
@@ -112,8 +113,7 @@ class Reproduce:
             with self._engine() as engine:
                 failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
         tables = fill_tables(layouts, results.read(), seeds=self.seeds)
-        self._show(tables, console)
-        self._write(tables)
+        deliver([printing(lambda: self._show(tables, console)), *self._files(tables)])
         if failed:
             raise SystemExit(1)
 
@@ -167,7 +167,7 @@ class Reproduce:
                 device=self.device,
                 gpus=RayEngine.gpus if self.gpus_per_run is None else self.gpus_per_run,
                 checkpoint_every=self.checkpoint_every,
-                progress=sys.stderr.isatty(),
+                progress=is_watched(),
                 say=say,
             )
         device = parse_device(self.device)
@@ -176,7 +176,7 @@ class Reproduce:
             device=device,
             together=self.together or room_on(device),
             checkpoint_every=self.checkpoint_every,
-            progress=sys.stderr.isatty(),
+            progress=is_watched(),
         )
         return contextlib.nullcontext(local)
 
@@ -187,12 +187,13 @@ class Reproduce:
         if tables:
             console.print(summary_to_terminal(summarise(tables)))
 
-    def _write(self, tables: Sequence[Table]) -> None:
+    def _files(self, tables: Sequence[Table]) -> Iterator[Output]:
+        """What is to be written: one file that cannot be costs no other."""
         together = "\n".join(map(to_markdown, tables))
         if self.out is not None:
-            write_whole(self.out / "tables.md", together.encode())
-            write_whole(self.out / "tables.tex", "\n".join(map(to_latex, tables)).encode())
-            write_whole(self.out / "tables.csv", to_csv(tables).encode())
+            latex = "\n".join(map(to_latex, tables))
+            for ending, text in (("md", together), ("tex", latex), ("csv", to_csv(tables))):
+                yield _writing("--out", self.out / f"tables.{ending}", partial(str, text))
         contents = {
             "headline": headline_to_markdown(tables),
             "summary": summary_to_markdown(summarise(tables)),
@@ -200,7 +201,11 @@ class Reproduce:
             "tables": together,
         }
         for file in self.markdown:
-            write_whole(file, _filled(file, contents).encode())
+            yield _writing("--markdown", file, partial(_filled, file, contents))
+
+
+def _writing(option: str, file: Path, text: Callable[[], str]) -> Output:
+    return Output(f"{option} {file}", lambda: write_whole(file, text().encode()))
 
 
 def _filled(file: Path, contents: Mapping[str, str]) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from upright.evaluation import ClassAccuracy, Evaluation, Interval
 from upright.space import TransformSpace
+from upright.terminal import plain_console, plain_text
 
 __all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation"]
 
@@ -24,7 +24,7 @@ def roomy_console(*, stderr: bool = False) -> Console:
 
     A narrow terminal breaks lines, but every figure is there; ``rich`` would cut them off.
     """
-    console = Console(stderr=stderr)
+    console = plain_console(stderr=stderr)
     console.width = max(console.width, _COLUMNS)
     return console
 
@@ -38,10 +38,10 @@ def show_evaluation(
     looks for a name in the output finds it.
     """
     first = "ORACLE " if evaluation.oracle else ""
-    console.print(Text(first + title, "bold"), soft_wrap=True)
+    console.print(plain_text(first + title, "bold"), soft_wrap=True)
     console.print(_table(evaluation))
     for line in (space.in_words(), *evaluation.notes):
-        console.print(Text(line, "dim"), soft_wrap=True)
+        console.print(plain_text(line, "dim"), soft_wrap=True)
 
 
 def show_classes(evaluation: Evaluation, classes: Sequence[str], *, console: Console) -> None:
@@ -63,7 +63,7 @@ def _table(evaluation: Evaluation) -> Table:
     table.add_row(f"natural{mark}", *_figures(natural, interval, len(evaluation), seconds))
     for result in attacks:
         figures = _figures(result.accuracy, result.interval, result.forward_passes, result.seconds)
-        table.add_row(Text(result.attack + mark), *figures)
+        table.add_row(plain_text(result.attack + mark), *figures)
     return table
 
 
@@ -84,7 +84,8 @@ def _class_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
         figures = [f"{100 * share:.1f}" for share in (each.natural, *each.attacks.values())]
         taken = _taken_for(evaluation, each.label)
         other = "" if taken is None else name_of(taken, names)
-        table.add_row(Text(name_of(each.label, names)), f"{each.images:,}", *figures, Text(other))
+        name = plain_text(name_of(each.label, names))
+        table.add_row(name, f"{each.images:,}", *figures, plain_text(other))
     return table
 
 

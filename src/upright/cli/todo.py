@@ -10,13 +10,13 @@ import torch
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from upright.origin import hardware
 from upright.records import Record
 from upright.reproduce.cost import Basis, Cost, cost_of, timed, usual_hardware
 from upright.reproduce.pair import changed, runs_of
 from upright.reproduce.work import Task, is_trained
+from upright.terminal import plain_text
 from upright.train import Recipe
 
 __all__ = ["todo_table"]
@@ -36,7 +36,7 @@ def todo_table(
     that is trained does not count: what is missing then is its evaluation.
     """
     if not tasks:
-        return Text("No run is missing.")
+        return plain_text("No run is missing.")
     known = timed(records)
     place = usual_hardware(known, hardware(device))
     table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")
@@ -54,8 +54,8 @@ def todo_table(
             some.append(cost_of(task, known, place, train=train))
             left -= train
         costs += some
-        table.add_row(*map(Text, _row(group, some)))
-    return Group(table, Text(_total(costs, place, runs=len(untrained))))
+        table.add_row(*map(plain_text, _row(group, some)))
+    return Group(table, plain_text(_total(costs, place, runs=len(untrained))))
 
 
 def _untrained(tasks: Iterable[Task], folder: Path) -> set[Recipe]:

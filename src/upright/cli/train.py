@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from upright.cli.messages import one_voice, say
+from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import parse_objective
+from upright.terminal import tell
 from upright.train import Recipe, Speed, published, train_together
 from upright.warp import Interpolation
 
@@ -107,15 +107,13 @@ class Train:
                 speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),
                 checkpoint_every=self.checkpoint_every,
                 log_every=self.log_every,
-                progress=ranks.leads and sys.stderr.isatty(),
+                progress=ranks.leads and is_watched(),
                 tensorboard=self.tensorboard,
                 ranks=ranks,
                 sync_batch_norm=self.sync_batch_norm,
             )
             for run in runs:
-                print(
-                    f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s"
-                )
+                tell(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
             if not all(run.finished for run in runs):
                 say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
                 raise SystemExit(130)

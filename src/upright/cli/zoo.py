@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright import zoo
 from upright.checks import check_at_least_1
-from upright.cli.messages import printable, say
+from upright.cli.messages import is_watched, say
 from upright.cli.options import parse_device, writable
 from upright.reproduce import add_to_zoo
+from upright.terminal import plain_console, printable, tell
 from upright.zoo.text import measured_percent, paper_percent
 
 __all__ = ["add", "list_models", "show"]
@@ -34,10 +33,11 @@ def list_models() -> None:
     if not cards:
         print("No model is in this installation; `upright zoo add` makes one from a run.")
         return
-    width = Console().width
+    width = plain_console().width
     for card in cards:
-        print("\n".join(map(printable, _lines(card, width))))
-    Console().print("\nAccuracies in percent; in brackets the paper's, with standard error.")
+        for line in _lines(card, width):
+            tell(line)
+    plain_console().print("\nAccuracies in percent; in brackets the paper's, with standard error.")
 
 
 def show(name: Annotated[str, Positional, arg(metavar="NAME")], /) -> None:
@@ -46,7 +46,7 @@ def show(name: Annotated[str, Positional, arg(metavar="NAME")], /) -> None:
     Args:
         name: Of the model, as in cifar10/kl-rob-wo10.
     """
-    print(printable(zoo.to_markdown(zoo.card(name.removeprefix("zoo:")))), end="")
+    print(printable(zoo.to_markdown(zoo.card(name.removeprefix("zoo:"))), keep="\n"), end="")
 
 
 def add(
@@ -86,10 +86,10 @@ def add(
         precision=precision,
         device=parse_device(device),
         note=note,
-        progress=sys.stderr.isatty(),
+        progress=is_watched(),
     )
     kilobytes = entry.weights_file.stat().st_size / 1000
-    print(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
+    tell(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
 
 
 def _lines(card: zoo.Card, width: int) -> list[str]:

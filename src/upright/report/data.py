@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Iterable
@@ -78,7 +79,7 @@ def lambda_curve(
 
 
 def split_weight(method: str) -> tuple[str, float | None]:
-    """Part a method from its λ; λ is None where there is no penalty.
+    """Part a method from its λ; λ is None where there is no penalty, or none that can be drawn.
 
     >>> split_weight("KL(rob, Wo-10; λ=4, direction=natural)")
     ('KL(rob, Wo-10; direction=natural)', 4.0)
@@ -89,8 +90,17 @@ def split_weight(method: str) -> tuple[str, float | None]:
     name = method if found is None else method.replace(found.group(), "")
     name = name.replace("; )", ")").replace(", )", ")")
     if found is not None:
-        return name, float(found.group(1))
+        return name, _weight(found.group(1))
     return name, _DEFAULT_WEIGHTS.get(method.partition("(")[0])
+
+
+def _weight(text: str) -> float | None:
+    """Of a name that may come from anywhere: None where it is no finite number above zero."""
+    try:
+        weight = float(text)
+    except ValueError:
+        return None
+    return weight if 0 < weight < math.inf else None
 
 
 def _runtime_point(records: list[Record]) -> RuntimePoint:
@@ -117,7 +127,7 @@ def _runtime_point(records: list[Record]) -> RuntimePoint:
 def _family(method: str) -> tuple[str, int | None]:
     """``KL(rob, Wo-10)`` is one of ``KL(rob, Wo-k)``, and so is ``KL(rob, rnd)``."""
     name = "AT(rob, rnd)" if method == "std*" else method
-    found = re.search(r"\b(?:Wo-(\d+)|rnd)\b", name)
+    found = re.search(r"\b(?:Wo-(\d{1,9})|rnd)\b", name)
     if found is None:
         return method, None
     return name.replace(found.group(), "Wo-k"), int(found.group(1) or 1)

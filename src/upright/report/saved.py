@@ -2,17 +2,20 @@
 
 A folder holds one ``shown.safetensors``, the images that all its models were asked about, and one
 file for each model, which knows the shown images by their digest. Every file is one safetensors
-file with a JSON text as its metadata, and is written whole or not at all.
+file, with a JSON text and a digest of everything as its metadata, and is written whole or not at
+all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +25,7 @@ from safetensors.numpy import save
 from upright.files import plain_name, write_whole
 from upright.records import Record
 from upright.report.model import Source
+from upright.report.saved_checks import check_model, check_shown
 
 __all__ = [
     "Exhibition",
@@ -60,10 +64,14 @@ class Shown:
     angle_degrees: Array
     """The axes of the grid, float32."""
 
+    def class_name(self, number: int) -> str:
+        """Name a class; a model may know more of them than the data have names for."""
+        return self.classes[number] if number < len(self.classes) else str(number)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SavedModel:
-    """One model's answers. Classes are uint8, or uint16 where there are more than 256."""
+    """One model's answers. Classes are uint8, or uint16 or uint32 where there are more."""
 
     name: str
     """As it was asked for on the command line."""
@@ -103,6 +111,8 @@ class Exhibition:
 
     shown: Shown
     models: tuple[SavedModel, ...]
+    unguarded: tuple[Path, ...] = ()
+    """Files without a digest, as they were saved before there was one."""
 
 
 def record_id(record: Record | Source) -> str:
@@ -114,79 +124,136 @@ def record_id(record: Record | Source) -> str:
 def check_beside(folder: Path, shown: Shown) -> None:
     """Check that models with these images and this grid may be saved in a folder."""
     path = folder / _SHOWN
-    if path.exists() and path.read_bytes() != _pack(shown):
+    if path.exists() and not _same(_read(Shown, path).value, shown):
         raise ValueError(
             f"{folder} holds other images or another grid; name another folder, or remove {path} "
             "and what lies beside it"
         )
 
 
+def _same(one: Shown, other: Shown) -> bool:
+    return _digest_of(*_parts(one)) == _digest_of(*_parts(other))
+
+
 def write_saved(folder: Path, shown: Shown, model: SavedModel) -> Path:
     """Add a model to a folder, in place of what was saved under its name; give its file."""
     check_beside(folder, shown)
-    content = _pack(shown)
-    write_whole(folder / _SHOWN, content)
+    path = folder / _SHOWN
+    if not path.exists():  # else the models beside it know it as it is
+        write_whole(path, _pack(shown))
     target = folder / _file_name(model.name)
-    write_whole(target, _pack(model, shown=_digest(content)))
+    write_whole(target, _pack(model, shown=_digest(path.read_bytes())))
     return target
 
 
 def read_saved(folder: Path) -> Exhibition:
-    """Read a folder; a model that answered to other images is an error."""
+    """Read a folder; what was altered, or a model that answered to other images, is an error."""
     path = folder / _SHOWN
     if not path.is_file():
         raise ValueError(f"{folder} has no {_SHOWN}; `upright evaluate --save {folder}` makes it")
-    shown, _ = _unpack(Shown, path)
-    digest, models = _digest(path.read_bytes()), []
-    for file in sorted(folder.glob("*.safetensors")):
-        if file.name != _SHOWN:
-            model, about = _unpack(SavedModel, file)
-            if about.get("shown") != digest:
-                raise ValueError(f"{file} belongs to other images than {path}; remove it")
-            _check_shapes(shown, model, file)
-            models.append(model)
-    return Exhibition(shown, tuple(models))
-
-
-def _pack(value: Shown | SavedModel, **more: object) -> bytes:
-    parts = {field.name: getattr(value, field.name) for field in fields(value)}
-    arrays = {name: part for name, part in parts.items() if isinstance(part, np.ndarray)}
-    about = {name: part for name, part in asdict(value).items() if name not in arrays} | more
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return save(arrays, {"about": json.dumps(about, sort_keys=True)})
+    shown = _read(Shown, path)
+    digest = _digest(path.read_bytes())
+    files = [file for file in sorted(folder.glob("*.safetensors")) if file.name != _SHOWN]
+    models = [_read_model(file, shown.value, digest, path) for file in files]
+    found = [(path, shown.guarded), *zip(files, (model.guarded for model in models), strict=True)]
+    return Exhibition(
+        shown.value,
+        tuple(model.value for model in models),
+        tuple(file for file, guarded in found if not guarded),
+    )
 
 
 _Kind = TypeVar("_Kind", Shown, SavedModel)
 
 
-def _unpack(kind: type[_Kind], path: Path) -> tuple[_Kind, dict[str, Any]]:
+@dataclass(frozen=True)
+class _Read(Generic[_Kind]):
+    """What a file holds."""
+
+    value: _Kind
+    about: dict[str, Any]
+    guarded: bool
+    """Whether it has a digest, which is right then."""
+
+
+def _read_model(file: Path, shown: Shown, digest: str, path: Path) -> _Read[SavedModel]:
+    found = _read(SavedModel, file)
+    if found.about.get("shown") != digest:
+        raise ValueError(f"{file} belongs to other images than {path}; remove it")
+    with _named(file):
+        check_model(shown, found.value)
+    return found
+
+
+def _read(kind: type[_Kind], path: Path) -> _Read[_Kind]:
+    with _named(path):
+        text, sha256, arrays = _load(path)
+    if sha256 is not None and sha256 != _digest_of(text, arrays):
+        raise ValueError(f"{path} is not as it was saved; save it again, or remove it")
+    with _named(path):
+        about = json.loads(text, parse_constant=_refuse)
+        value = _build(kind, about, arrays)
+        if isinstance(value, Shown):
+            check_shown(value)
+    return _Read(value, about, sha256 is not None)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let every error about a file name it, in one line."""
     try:
-        with safe_open(path, "numpy") as file:
-            about = json.loads((file.metadata() or {})["about"])
-            values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        known = {field.name for field in fields(kind)}
-        values |= {name: about[name] for name in known if name in about}
-        if "classes" in values:
-            values["classes"] = tuple(values["classes"])
-        return kind(**values), about
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} was not saved by `upright evaluate --save` ({error})") from error
+        yield
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
+        reason = " ".join(str(e).split()) or type(e).__name__
+        raise ValueError(
+            f"{path} was not saved by `upright evaluate --save` ({reason}); remove it"
+        ) from e
 
 
-def _check_shapes(shown: Shown, model: SavedModel, path: Path) -> None:
-    explored = len(shown.images)
-    grid = (len(shown.dx_px), len(shown.dy_px), len(shown.angle_degrees))
-    wanted = {
-        "predicted": (explored, *grid),
-        "confidence": (explored, *grid),
-        "natural": (explored,),
-        "natural_confidence": (explored,),
-        "worst": (explored,),
-        "turned": (len(shown.labels), grid[2]),
+def _load(path: Path) -> tuple[str, str | None, dict[str, Array]]:
+    """Give what is not an array, the digest where there is one, and the arrays."""
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata() or {}
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    return metadata["about"], metadata.get("sha256"), arrays
+
+
+def _build(kind: type[_Kind], about: dict[str, Any], arrays: dict[str, Array]) -> _Kind:
+    known = {field.name for field in fields(kind)}
+    values = arrays | {name: about[name] for name in known if name in about}
+    if "classes" in values:
+        values["classes"] = tuple(values["classes"])
+    return kind(**values)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+def _parts(value: Shown | SavedModel, **more: object) -> tuple[str, dict[str, Array]]:
+    """What is not an array, as JSON, and the arrays."""
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    arrays = {
+        name: np.ascontiguousarray(part)
+        for name, part in parts.items()
+        if isinstance(part, np.ndarray)
     }
-    for name, shape in wanted.items():
-        if (found := getattr(model, name).shape) != shape:
-            raise ValueError(f"{path}: {name} has shape {found}, not {shape}; save it again")
+    about = {name: part for name, part in asdict(value).items() if name not in arrays} | more
+    return json.dumps(about, sort_keys=True, allow_nan=False), arrays
+
+
+def _pack(value: Shown | SavedModel, **more: object) -> bytes:
+    about, arrays = _parts(value, **more)
+    return save(arrays, {"about": about, "sha256": _digest_of(about, arrays)})
+
+
+def _digest_of(about: str, arrays: dict[str, Array]) -> str:
+    """Of all that a file says, however safetensors lays it out."""
+    digest = hashlib.sha256(about.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _digest(content: bytes) -> str:

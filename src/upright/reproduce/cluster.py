@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import torch
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
 
 import upright
@@ -41,6 +41,7 @@ from upright.reproduce.claim import newest_step, read_claim
 from upright.reproduce.engine import Failure, OnRecord
 from upright.reproduce.progress import Doing, progress_table
 from upright.reproduce.work import Task, folders_of, run_folder
+from upright.terminal import plain_console
 
 __all__ = ["RayEngine", "ray_engine"]
 
@@ -241,7 +242,7 @@ class _Sweep:
     def _table(self) -> contextlib.AbstractContextManager[Live | None]:
         if not self._engine.progress:
             return contextlib.nullcontext()
-        return Live(console=Console(stderr=True), auto_refresh=False, transient=True)
+        return Live(console=plain_console(stderr=True), auto_refresh=False, transient=True)
 
     def _submit_what_is_free(self) -> None:
         """Submit the tasks in whose folders no other task is at work."""

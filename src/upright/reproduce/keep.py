@@ -140,7 +140,8 @@ def _grid(shown: Shown) -> Pose:
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:
-    return predicted.numpy().astype(np.uint8 if evaluation.classes <= 256 else np.uint16)
+    """In as few bytes as the largest number of a class needs."""
+    return predicted.numpy().astype(np.min_scalar_type(evaluation.classes - 1))
 
 
 def _in_255ths(confidence: Tensor) -> np.ndarray[Any, Any]:

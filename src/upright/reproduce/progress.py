@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
+
+from upright.terminal import plain_text
 
 __all__ = ["Doing", "progress_table"]
 
@@ -34,9 +35,9 @@ def progress_table(doing: Sequence[Doing], counts: Mapping[str, int]) -> Rendera
     table.add_column("node", overflow="fold")
     table.add_column("attempt", justify="right")
     for each in doing:
-        table.add_row(*map(Text, (each.run, _steps(each), each.node, str(each.attempt))))
+        table.add_row(*map(plain_text, (each.run, _steps(each), each.node, str(each.attempt))))
     total = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return Group(Text(total), table)  # a table too long for the terminal is cut at its end
+    return Group(plain_text(total), table)  # a table too long for the terminal is cut at its end
 
 
 def _steps(doing: Doing) -> str:

@@ -65,11 +65,29 @@ def make_missing(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Failure, ...]:
-    """Let an engine perform what is not recorded yet; each record is kept once, as it comes."""
+    """Let an engine perform what is not recorded yet; each record is kept once, as it comes.
+
+    A record that cannot be kept is told in full, and counts as a failure; the others go on.
+    """
+    todo = undone(tasks, results.read())
+    unkept: list[Failure] = []
 
     def keep(record: Record) -> None:
         found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
-        again = "" if results.add(record) else " (was recorded before)"
-        say(f"{record.method} on {record.dataset}, seed {record.seed}: {found}{again}")
+        about = f"{record.method} on {record.dataset}, seed {record.seed}: {found}"
+        try:
+            again = "" if results.add(record) else " (was recorded before)"
+        except OSError as error:
+            its = [task for task in todo if _is_of(task, record)]
+            if not its:
+                raise
+            say(f"{about} (not recorded)")
+            unkept.append(Failure(its[0], str(error)))
+        else:
+            say(about + again)
 
-    return engine.run(undone(tasks, results.read()), keep)
+    return (*engine.run(todo, keep), *unkept)
+
+
+def _is_of(task: Task, record: Record) -> bool:
+    return task.recipe.hash == record.recipe_hash and task.recipe.seed == record.seed

@@ -58,7 +58,7 @@ class Example:
         """What a model sees at that pose."""
         place = (self.image, *self.at)
         sure = 100 * int(model.confidence[place]) / 255  # a byte holds no 100 times itself
-        return f"{self.shown.classes[model.predicted[place]]} ({sure:.0f} %)"
+        return f"{self.shown.class_name(model.predicted[place])} ({sure:.0f} %)"
 
 
 def find_example(exhibition: Exhibition) -> Example | None:
@@ -101,7 +101,7 @@ def draw_example(example: Example) -> Drawing | None:
 
 def draw_example_in(before: Axes, after: Axes, example: Example) -> None:
     """Draw both pictures into axes."""
-    label = example.shown.classes[example.shown.labels[example.image]]
+    label = example.shown.class_name(example.shown.labels[example.image])
     _picture(before, example.shown.images[example.image] / 255.0, f"as it is: {label}")
     seen = f"{example.weak_title}: {example.answer(example.weak)}"
     if example.strong is not example.weak:

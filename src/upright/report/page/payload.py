@@ -50,6 +50,7 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
 
 
 def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, Any]:
+    wide = model.predicted.dtype.itemsize > 2
     return {
         "title": title,
         "name": model.name,
@@ -57,7 +58,8 @@ def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, A
         "measured": model.measured,
         "images": len(model.natural_correct),
         "record": model.record if model.record in known else None,
-        "predicted": _packed(model.predicted, np.uint16),
+        "wide": wide,
+        "predicted": _packed(model.predicted, np.uint32 if wide else np.uint16),
         "confidence": _packed(model.confidence, np.uint8),
         "natural": model.natural.tolist(),
         "worst": model.worst.tolist(),

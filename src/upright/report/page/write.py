@@ -100,7 +100,8 @@ def write_report(contents: Contents, folder: Path) -> Path:
         )
     )
     path = folder / "index.html"
-    write_whole(path, text.encode())
+    # A name of JSON or of a disk may hold what UTF-8 does not.
+    write_whole(path, text.encode(errors="backslashreplace"))
     return path
 
 
@@ -127,7 +128,7 @@ def _asset(name: str) -> Markup:
 
 def _json(value: object) -> Markup:
     """JSON that may stand in a script element: a class could be called ``</script>``."""
-    return Markup(json.dumps(value).replace("<", "\\u003c"))
+    return Markup(json.dumps(value, allow_nan=False).replace("<", "\\u003c"))
 
 
 def _themed(drawing: Drawing) -> Markup:

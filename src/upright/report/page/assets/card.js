@@ -63,7 +63,7 @@ function showAnswer(parts, model, { seen, right, sure }) {
 
 function showTally(parts, model, explorer, worst) {
   const count = explorer.set.rightPoses(model, explorer.image);
-  const natural = explorer.set.classes[model.natural[explorer.image]];
+  const natural = explorer.set.className(model.natural[explorer.image]);
   parts.tally.textContent = `As it is: ${natural}. Right at ${count} of ${explorer.set.poses} poses. Worst: `;
   parts.go.textContent = worst;
   parts.go.setAttribute("aria-label", `Go to the worst pose of ${model.title}: ${worst}`);

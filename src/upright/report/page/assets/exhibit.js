@@ -7,9 +7,11 @@ function openSet(packed) {
   const poses = packed.dx.length * packed.dy.length * packed.angle.length;
   const models = packed.models.map((model) => ({
     ...model,
-    predicted: new Uint16Array(bytesOf(model.predicted).buffer),
+    predicted: new (model.wide ? Uint32Array : Uint16Array)(bytesOf(model.predicted).buffer),
     confidence: bytesOf(model.confidence),
   }));
+  // A model may know more classes than the data have names for.
+  const className = (number) => packed.classes[number] ?? String(number);
   const isRight = (image, seen) => seen === packed.labels[image];
   return {
     ...packed,
@@ -17,12 +19,13 @@ function openSet(packed) {
     poses,
     models,
     pixelsOf: (image) => pixels.subarray(image * size, (image + 1) * size),
-    label: (image) => packed.classes[packed.labels[image]],
+    className,
+    label: (image) => className(packed.labels[image]),
     answer: (model, image, at) => {
       const place = image * poses + ravel(at, packed);
       const seen = model.predicted[place];
       const sure = percent(model.confidence[place] / 255, 0);
-      return { seen: packed.classes[seen], right: isRight(image, seen), sure };
+      return { seen: className(seen), right: isRight(image, seen), sure };
     },
     rightPoses: (model, image) => {
       const part = model.predicted.subarray(image * poses, (image + 1) * poses);

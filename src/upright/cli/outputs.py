@@ -1,0 +1,51 @@
+"""What a command hands over in the end: each part is tried, whatever became of the others.
+
+What took hours to measure does not hang on one full disk or closed pipe: it is printed first, then
+every file is written that can be, and each failure is told in a line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from upright.cli.messages import say_error
+
+__all__ = ["Output", "deliver", "printing"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A part of what a command gives, and how it gets where it is wanted."""
+
+    name: str
+    """As a person would call it: the option and its file."""
+    hand_over: Callable[[], object]
+
+
+def printing(show: Callable[[], object]) -> Output:
+    """What is printed is an output, too: nobody may be listening any more."""
+
+    def print_all() -> None:
+        show()
+        if sys.stdout is not None:  # as where it was closed from the start
+            sys.stdout.flush()
+
+    return Output("standard output", print_all)
+
+
+def deliver(outputs: Iterable[Output]) -> None:
+    """Hand over all outputs, in their order; where one fails, end with status 2 after the last."""
+    failed = [output for output in outputs if not _handed_over(output)]
+    if failed:
+        raise SystemExit(2)
+
+
+def _handed_over(output: Output) -> bool:
+    try:
+        output.hand_over()
+    except Exception as error:
+        say_error(error, about=output.name)
+        return False
+    return True
