@@ -112,13 +112,15 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
 
 
 def _best(runs: Sequence[MethodRuns]) -> dict[tuple[tuple[str, ...], str], float]:
-    """The highest means by setting and metric: what was asked something else is no rival."""
-    best: dict[tuple[tuple[str, ...], str], float] = {}
+    """The highest means by setting and metric: what was asked something else is no rival.
+
+    What has no rival is not the best of anything.
+    """
+    means: dict[tuple[tuple[str, ...], str], list[float]] = {}
     for run in runs:
         for metric, found in run.measured.items():
-            place = run.setting, metric
-            best[place] = max(best.get(place, 0.0), found.mean)
-    return best
+            means.setdefault((run.setting, metric), []).append(found.mean)
+    return {place: max(some) for place, some in means.items() if len(some) > 1}
 
 
 def _accuracies(
