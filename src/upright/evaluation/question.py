@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
 from upright.attacks import Attack, parse_attack
 from upright.checks import check_at_least_1
 from upright.seeds import seed_for
-from upright.space import TransformSpace
+from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Question", "named_attacks"]
@@ -21,19 +22,30 @@ class Question:
     """The settings of an evaluation. See ``evaluate`` for what each one means."""
 
     attacks: dict[str, Attack]
-    space: TransformSpace
-    only_accuracy: bool
-    fill: Fill
-    interpolation: Interpolation
-    canvas: int
-    limit: int | None
-    seed: int
+    space: TransformSpace = PAPER
+    only_accuracy: bool = False
+    fill: Fill = "black"
+    interpolation: Interpolation = "bilinear"
+    canvas: int = 0
+    limit: int | None = None
+    seed: int = 0
     top: int = 1
     include_identity: bool = False
 
     def __post_init__(self) -> None:
         check_at_least_1(limit=self.limit, top=self.top)
         check_options(self.fill, self.interpolation, self.canvas)
+
+    @staticmethod
+    def of(
+        attacks: Sequence[str | Attack],
+        *,
+        generator: torch.Generator | None = None,
+        **settings: Any,
+    ) -> Question:
+        """Ask as ``evaluate`` is asked: attacks by name, and a generator that gives the seed."""
+        seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
+        return Question(attacks=named_attacks(attacks), seed=seed, **settings)
 
     @property
     def passes_per_image(self) -> int:
