@@ -10,6 +10,7 @@ import torch
 
 from upright.attacks import Attack, parse_attack
 from upright.checks import check_at_least_1
+from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation, check_options
@@ -54,9 +55,9 @@ class Question:
 
     def as_json(self) -> dict[str, object]:
         """Give it as states hold it: what older ones do not know is there only where it differs."""
-        later: dict[str, object] = {"top": self.top} if self.top != 1 else {}
-        later |= {"include identity": True} if self.include_identity else {}
-        return later | {
+        mine = {name: getattr(self, name) for name in _LATER}
+        later = without_defaults(mine, _LATER)
+        return {name.replace("_", " "): value for name, value in later.items()} | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
             "space": asdict(self.space),
             "only accuracy": self.only_accuracy,
@@ -68,6 +69,10 @@ class Question:
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
         return torch.Generator().manual_seed(seed_for(self.seed, attack, start))
+
+
+_LATER = later_defaults(Question, "top", "include_identity")
+"""What the first states do not know."""
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:

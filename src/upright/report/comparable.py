@@ -33,7 +33,8 @@ _LATER = {
     "optimizer": "sgd",
     "resize": None,
 }
-"""Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
+"""Fields that the first recipes do not have, with what they had; a test compares the recipe's, of
+which a report, made from records alone, knows nothing."""
 
 
 def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
