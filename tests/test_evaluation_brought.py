@@ -76,6 +76,30 @@ class TestPictures:
         expected = measure(network(1), (grey[:, None], LABELS))
         assert_same(measure(network(1), Pictures("L")), expected)
 
+    def test_a_list_of_pictures_and_their_labels_are_all_at_once(self) -> None:
+        pictures = [Pictures()[index][0] for index in range(len(BYTES))]
+        for labels in (LABELS, LABELS.tolist(), LABELS.numpy()):
+            assert_same(measure(data=(pictures, labels)), measure())
+        with pytest.raises(ValueError, match="a batch has 12 images, but 11 labels"):
+            measure(data=(pictures, LABELS[1:]))
+
+    def test_two_of_anything_are_still_told_apart(self) -> None:
+        """A list of two samples or batches is no pair of images and labels, nor the other way."""
+        expected = measure(data=(BYTES[:2], LABELS[:2]))
+        pictures, labels = zip(*(Pictures()[index] for index in range(2)), strict=True)
+        alike: list[Any] = [
+            [(image, label) for image, label in zip(pictures, labels, strict=True)],
+            [(BYTES[index], LABELS[index]) for index in range(2)],
+            ((BYTES[0].numpy(), LABELS[0].numpy()), (BYTES[1].numpy(), LABELS[1].numpy())),
+            [(BYTES[:1], LABELS[:1]), (BYTES[1:2], LABELS[1:2])],
+            [([pictures[0]], [labels[0]]), ([pictures[1]], [labels[1]])],
+            [{"image": image, "label": n} for image, n in zip(pictures, labels, strict=True)],
+            (pictures, labels),
+            [[*pictures], [*labels]],
+        ]
+        for data in alike:
+            assert_same(measure(data=data), expected)
+
     def test_more_than_8_bits_are_refused(self) -> None:
         with pytest.raises(ValueError, match="has mode I, more than 8 bits a channel; give 8"):
             measure(data=Pictures("I"))

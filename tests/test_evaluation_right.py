@@ -180,7 +180,7 @@ class TestIdentity:
         assert found.attacks["wo-2"].accuracy > 0
         notes = [note.split(":")[0] for note in found.notes]
         assert notes == ["wo-2 is above natural accuracy", "s-pgd is above natural accuracy"]
-        assert str(found.summary()["note"]).count("with include_identity it does") == 2
+        assert str(found.summary()["note"]).count("unless the identity is included") == 2
 
     @pytest.mark.parametrize("only_accuracy", [False, True])
     def test_with_it_nothing_is_above_natural_accuracy(self, only_accuracy: bool) -> None:

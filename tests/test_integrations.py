@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor
 
 import upright
 from bars import bars, trained_network
-from upright import Attack, Pose, Score, TransformSpace, WorstCase
+from upright import Attack, Pose, RandomSearch, Score, TransformSpace, WorstCase
+from upright.evaluation.question import Question
 from upright.integrations.measure import Measurement
 from upright.integrations.placed import attack_at, places
 
@@ -69,10 +71,14 @@ def test_an_attack_finds_for_some_images_what_it_finds_for_them_among_all() -> N
 
     (whole,) = places(0, torch.zeros(40, 1, 4, 4))
     (part,) = places(25, torch.zeros(10, 1, 4, 4))
-    unused = torch.Generator()
-    all_of_them = attack_at(Best(), whole, 7).search(score(target), space, 40, generator=unused)
+    unused, question = torch.Generator(), Question(attacks={}, seed=7)
+    all_of_them = attack_at(Best(), whole, question).search(
+        score(target), space, 40, generator=unused
+    )
     asked.clear()
-    some = attack_at(Best(), part, 7).search(score(target[25:35]), space, 10, generator=unused)
+    some = attack_at(Best(), part, question).search(
+        score(target[25:35]), space, 10, generator=unused
+    )
     assert torch.equal(some.pose.stack(), all_of_them.pose.stack()[25:35])
     assert torch.equal(some.score, all_of_them.score[25:35])
     assert asked == [10, 1]  # those before cost nothing
@@ -90,3 +96,25 @@ def test_a_measurement_takes_every_option_of_evaluate() -> None:
 def test_options_that_are_not_for_the_caller_are_refused_at_once(option: str) -> None:
     with pytest.raises(TypeError, match=f"argument '{option}'"):
         Measurement(options={option: None})
+
+
+@pytest.mark.parametrize("wrong", [{"top": 0}, {"fill": "blue"}, {"limit": 0}, {"canvas": -1}])
+def test_values_that_cannot_be_right_are_refused_before_the_training(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Measurement(options=wrong)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_measurement_s_question_draws_what_evaluate_draws(seed: int | None) -> None:
+    """The poses of ``evaluate`` for its first chunk are those of the question's own generator."""
+    generator = [None if seed is None else torch.Generator().manual_seed(seed) for _ in range(2)]
+    question = Measurement(["wo-2"]).question(generator[0])
+    images, labels = bars(20, seed=2)
+    found = upright.evaluate(
+        trained_network(), (images, labels), attacks=["wo-2"], generator=generator[1]
+    ).attacks["wo-2"]
+    (attack,) = question.attacks.values()
+    assert isinstance(attack, RandomSearch)
+    drawn = attack.candidates(TransformSpace(), 20, generator=question.generator(attack, 0)).stack()
+    assert found.worst_pose is not None
+    assert (drawn == found.worst_pose.stack()).all(-1).any(0).all()

@@ -29,6 +29,7 @@ PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
 def reproduce(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setattr(results_module, "CHECKOUT", tmp_path)  # which has no records of ours
 
     def call(*options):
         code = main(["reproduce", "--device", "cpu", *options])
@@ -178,6 +179,14 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     assert [file.read_bytes() for file in sorted(shipped.iterdir())] == before
     # Who names a folder begins anew.
     assert counted("--results", "elsewhere") == 0
+
+
+def test_an_installation_that_runs_from_a_checkout_shows_its_records_anywhere(
+    tmp_path, monkeypatch
+):
+    assert ROOT == results_module.CHECKOUT
+    monkeypatch.chdir(tmp_path)
+    assert len(Results.usual().read()) == len(Results(ROOT / "results").read()) > 50
 
 
 def test_a_wheel_has_the_records_where_the_package_looks_for_them():

@@ -258,6 +258,7 @@ def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
     Results(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
+    monkeypatch.setattr("upright.reproduce.results.CHECKOUT", tmp_path)  # no records of ours
     options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "2"]
     assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
     text = " ".join(capsys.readouterr().out.split())

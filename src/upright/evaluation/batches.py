@@ -78,8 +78,22 @@ def _checked(batch: Batch) -> Batch:
 def is_whole(data: object) -> bool:
     """Whether these are all images and labels at once."""
     if isinstance(data, tuple | list) and len(data) == 2:
-        return isinstance(data[0], Tensor | np.ndarray)
+        return isinstance(data[0], Tensor | np.ndarray) or _are_listed(*data)
     return isinstance(data, Mapping)
+
+
+def _are_listed(images: object, labels: object) -> bool:
+    """Whether these are a list of images and their labels; two samples have an image each."""
+    if not isinstance(images, list | tuple) or not images or not all(map(_is_image, images)):
+        return False
+    return not any(map(_is_image, labels if isinstance(labels, list | tuple) else ()))
+
+
+def _is_image(part: object) -> bool:
+    """Whether it can be nothing but an image: labels have at most one dimension."""
+    if isinstance(part, Tensor | np.ndarray):
+        return part.ndim > 1
+    return isinstance(part, Image.Image)
 
 
 def check_alike(one: Tensor, other: Tensor) -> None:

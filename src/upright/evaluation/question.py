@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
 from upright.attacks import Attack, parse_attack
 from upright.checks import check_at_least_1
+from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
-from upright.space import TransformSpace
+from upright.space import PAPER, TransformSpace
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Question", "named_attacks"]
@@ -21,19 +23,30 @@ class Question:
     """The settings of an evaluation. See ``evaluate`` for what each one means."""
 
     attacks: dict[str, Attack]
-    space: TransformSpace
-    only_accuracy: bool
-    fill: Fill
-    interpolation: Interpolation
-    canvas: int
-    limit: int | None
-    seed: int
+    space: TransformSpace = PAPER
+    only_accuracy: bool = False
+    fill: Fill = "black"
+    interpolation: Interpolation = "bilinear"
+    canvas: int = 0
+    limit: int | None = None
+    seed: int = 0
     top: int = 1
     include_identity: bool = False
 
     def __post_init__(self) -> None:
         check_at_least_1(limit=self.limit, top=self.top)
         check_options(self.fill, self.interpolation, self.canvas)
+
+    @staticmethod
+    def of(
+        attacks: Sequence[str | Attack],
+        *,
+        generator: torch.Generator | None = None,
+        **settings: Any,
+    ) -> Question:
+        """Ask as ``evaluate`` is asked: attacks by name, and a generator that gives the seed."""
+        seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
+        return Question(attacks=named_attacks(attacks), seed=seed, **settings)
 
     @property
     def passes_per_image(self) -> int:
@@ -42,9 +55,9 @@ class Question:
 
     def as_json(self) -> dict[str, object]:
         """Give it as states hold it: what older ones do not know is there only where it differs."""
-        later: dict[str, object] = {"top": self.top} if self.top != 1 else {}
-        later |= {"include identity": True} if self.include_identity else {}
-        return later | {
+        mine = {name: getattr(self, name) for name in _LATER}
+        later = without_defaults(mine, _LATER)
+        return {name.replace("_", " "): value for name, value in later.items()} | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
             "space": asdict(self.space),
             "only accuracy": self.only_accuracy,
@@ -56,6 +69,10 @@ class Question:
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
         return torch.Generator().manual_seed(seed_for(self.seed, attack, start))
+
+
+_LATER = later_defaults(Question, "top", "include_identity")
+"""What the first states do not know."""
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:

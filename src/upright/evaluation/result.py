@@ -145,7 +145,8 @@ class Evaluation:
         above = [
             name for name, result in self.attacks.items() if result.accuracy > self.natural_accuracy
         ]
-        never = "does not try images as they are; with include_identity it does"
+        # Words for the terminal, where it is an option, and for Python, where it is an argument.
+        never = "does not try images as they are, unless the identity is included"
         notes = [f"{name} is above natural accuracy: it {never}" for name in above]
         return (*([ORACLE] if self.oracle else []), *notes)
 

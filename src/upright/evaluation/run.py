@@ -18,7 +18,7 @@ from upright import checks
 from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.oracle import Oracle
 from upright.evaluation.outcome import outcome
-from upright.evaluation.question import Question, named_attacks
+from upright.evaluation.question import Question
 from upright.evaluation.result import Evaluation, pack_bits
 from upright.evaluation.score import (
     Move,
@@ -105,8 +105,9 @@ def evaluate(
         ranks: the processes that share the images, see ``joined_ranks``; all of them call this with
             the same arguments, and all get the whole result.
     """
-    question = Question(
-        attacks=named_attacks(attacks),
+    question = Question.of(
+        attacks,
+        generator=generator,
         space=space,
         only_accuracy=only_accuracy,
         fill=fill,
@@ -115,7 +116,6 @@ def evaluate(
         limit=limit,
         top=top,
         include_identity=include_identity,
-        seed=0 if generator is None else int(torch.randint(2**62, (), generator=generator)),
     )
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)

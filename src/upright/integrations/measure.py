@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from upright.attacks import Attack
 from upright.checks import Model
 from upright.evaluation import Evaluation, evaluate
-from upright.evaluation.question import named_attacks
+from upright.evaluation.question import Question
 from upright.evaluation.stream import Data, chunks
 from upright.modes import climbing, evaluation_mode
 from upright.normalised import Normalised
@@ -28,7 +28,7 @@ __all__ = ["Measurement", "accuracies", "without_a_trace", "without_shares"]
 class Measurement:
     """What to measure again and again: attacks, options of ``evaluate``, and the normalisation.
 
-    Attacks and the names of options are checked here, not after the first hours of training.
+    Attacks and options are checked here, not after the first hours of training.
     """
 
     attacks: Sequence[str | Attack] = ("wo-10",)
@@ -37,10 +37,10 @@ class Measurement:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named_attacks(self.attacks)
         # A state would belong to the first epoch's weights; the rest is not the caller's to say.
         ours = {"state": None, "device": None, "ranks": ALONE}
         inspect.signature(evaluate).bind(None, None, **self._asked, **ours)
+        self.question()
         if self.mean is not None and self.std is not None:
             Normalised(nn.Identity(), self.mean, self.std)
         elif self.mean is not None or self.std is not None:
@@ -49,6 +49,12 @@ class Measurement:
     @property
     def _asked(self) -> dict[str, Any]:
         return {"attacks": self.attacks, "only_accuracy": True} | dict(self.options)
+
+    def question(self, generator: torch.Generator | None = None) -> Question:
+        """Give what ``evaluate`` is asked, with the seed that it takes from such a generator."""
+        settings = {each.name for each in fields(Question)}
+        asked = {name: value for name, value in self._asked.items() if name in settings}
+        return Question.of(generator=generator, **asked)
 
     def evaluate(
         self,

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.attacks import Attack, CandidateSearch, Score, WorstCase
+from upright.evaluation.question import Question
 from upright.evaluation.stream import chunk_size
 from upright.pose import Pose
-from upright.seeds import seed_for
 from upright.space import TransformSpace
 
 __all__ = ["Place", "attack_at", "places"]
@@ -43,25 +43,21 @@ def places(first: int, images: Tensor) -> Iterator[Place]:
         first += place.count
 
 
-def attack_at(attack: Attack, place: Place, seed: int) -> Attack:
-    """Give an attack that draws as ``evaluate`` with this seed does for images at a place.
+def attack_at(attack: Attack, place: Place, question: Question) -> Attack:
+    """Give an attack that draws as ``evaluate`` with this question does for images at a place.
 
     It holds of attacks that draw image by image, as all of this package do.
     """
     if not isinstance(attack, CandidateSearch):
-        return _PlacedSearch(attack, place, seed)
-    return attack if attack.shared else _PlacedCandidates(attack, place, seed)
-
-
-def _generator(attack: Attack, place: Place, seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed_for(seed, attack, place.chunk))
+        return _PlacedSearch(attack, place, question)
+    return attack if attack.shared else _PlacedCandidates(attack, place, question)
 
 
 @dataclass(frozen=True)
 class _PlacedCandidates(CandidateSearch):
     attack: CandidateSearch
     place: Place
-    seed: int
+    question: Question
 
     def __str__(self) -> str:
         return str(self.attack)
@@ -72,7 +68,7 @@ class _PlacedCandidates(CandidateSearch):
 
     def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
         del generator
-        mine = _generator(self.attack, self.place, self.seed)
+        mine = self.question.generator(self.attack, self.place.chunk)
         before = self.place.before
         return self.attack.candidates(space, before + count, generator=mine)[:, before:]
 
@@ -81,7 +77,7 @@ class _PlacedCandidates(CandidateSearch):
 class _PlacedSearch(Attack):
     attack: Attack
     place: Place
-    seed: int
+    question: Question
 
     def __str__(self) -> str:
         return str(self.attack)
@@ -94,7 +90,7 @@ class _PlacedSearch(Attack):
         self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         del generator
-        mine, before = _generator(self.attack, self.place, self.seed), self.place.before
+        mine, before = self.question.generator(self.attack, self.place.chunk), self.place.before
 
         def of_all(pose: Pose) -> Tensor:
             """Those before are worth nothing, and cost nothing."""

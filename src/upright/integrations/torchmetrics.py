@@ -90,11 +90,11 @@ class WorstCaseAccuracy(Metric):
         self.attack = parse_attack(attack) if isinstance(attack, str) else attack
         self.measurement = Measurement([self.attack], mean, std, options)
         self._held, self._place, self._in_forward = _Held(model), 0, False
-        self._seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
+        self._asked = self.measurement.question(generator)
         # A MetricCollection updates only one of several metrics whose states are equal after the
         # first batch; older versions look at the first state alone. So that of two questions
         # differs, and is the first.
-        asked = f"{id(model)} {self._seed} {self.measurement}"
+        asked = f"{id(model)} {self._asked.seed} {self.measurement}"
         digest = [*hashlib.sha256(asked.encode()).digest()]
         self.add_state("question", torch.tensor(digest), dist_reduce_fx="max")
         for name in ("correct", "total"):
@@ -134,7 +134,7 @@ class WorstCaseAccuracy(Metric):
         self._place = self._place if self._in_forward else 0
 
     def _correct(self, images: Tensor, labels: Tensor, place: Place) -> Tensor:
-        attack = attack_at(self.attack, place, self._seed)
+        attack = attack_at(self.attack, place, self._asked)
         measurement = replace(self.measurement, attacks=[attack])
         with climbing():
             data = ordinary(images), ordinary(labels)

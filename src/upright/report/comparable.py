@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from upright.records import Record
+from upright.report.asked import unlike_the_paper
 
 __all__ = [
     "comparable",
@@ -32,7 +33,8 @@ _LATER = {
     "optimizer": "sgd",
     "resize": None,
 }
-"""Fields that the first recipes do not have, with what they had; a test compares the recipe's."""
+"""Fields that the first recipes do not have, with what they had; a test compares the recipe's, of
+which a report, made from records alone, knows nothing."""
 
 
 def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -61,10 +63,10 @@ def comparable_times(records: Iterable[Record]) -> tuple[Record, ...]:
 
 def setting_in_words(record: Record) -> str:
     """Say what a reader must know of a setting."""
-    batch = record.recipe.get("batch", "unknown size")
+    batch, unlike = record.recipe.get("batch", "unknown size"), unlike_the_paper(record)
     return (
         f"{record.model}, {record.steps:,} steps with batches of {batch}, "
-        f"evaluated on {record.images:,} images"
+        f"evaluated on {record.images:,} images{f' ({unlike})' if unlike else ''}"
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from upright.report.asked import ABOVE_NATURAL
 from upright.report.model import Cell, Reduction, Row, Table
 
 __all__ = ["Line", "Lines", "Text", "lines_of", "percent"]
@@ -101,9 +102,13 @@ def _row_lines(row: Row, notes: _Notes) -> list[Line]:
 def _measured(cell: Cell, notes: _Notes) -> Text:
     if cell.measured is not None:
         shown = _with_error(cell.measured.mean, cell.measured.stderr)
-        note = notes.number(cell.choice) if cell.choice else None
-        return Text(shown, bold=cell.best, note=note)
+        said = "; ".join(part for part in (cell.choice, _above(cell)) if part)
+        return Text(shown, bold=cell.best, note=notes.number(said) if said else None)
     return Text("missing", note=notes.number(cell.command, code=True))
+
+
+def _above(cell: Cell) -> str:
+    return ABOVE_NATURAL if cell.above_natural else ""
 
 
 def _seeds(cell: Cell) -> Text:

@@ -108,6 +108,9 @@ class Cell:
     """Whether its measured mean is the highest of its row."""
     note: str = ""
     """What a reader must know about the paper's number, such as that it is a misprint."""
+    above_natural: bool = False
+    """Whether an attack left more than the method's natural accuracy, as it never tried images as
+    they are."""
     weight: float | None = None
     """The penalty's λ, where another than the default was chosen by grid accuracy."""
     command: str = ""

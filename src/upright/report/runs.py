@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from upright.records import Record
+from upright.report.asked import unlike_the_paper
 from upright.report.comparable import in_each_recipe, whole_recipe
 from upright.report.compare import estimate
 from upright.report.model import Estimate
@@ -27,6 +28,8 @@ class MethodRuns:
     method: str
     model: str
     """The network."""
+    asked: str
+    """In what the evaluation differs from the paper's, in words; empty where in nothing."""
     steps: int | None
     """None, as the time, where nothing is known of the training."""
     measured: dict[str, Estimate]
@@ -36,12 +39,25 @@ class MethodRuns:
     hardware: str
     records: tuple[Record, ...]
 
+    @property
+    def setting(self) -> tuple[str, str, str]:
+        """What two of them share whose numbers compare: the data, what was asked, the images."""
+        images = json.dumps(self.records[0].images_digest, sort_keys=True)
+        return self.dataset, self.asked, images
+
+    @property
+    def variant(self) -> str:
+        """Which images go by the data set's name, where a record says so."""
+        said = (record.data_variant for record in self.records)
+        return next((variant for variant in said if variant is not None), "")
+
 
 def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
     """Put records together that differ by their seed alone; of one seed, the last one counts.
 
-    Data sets come in the order of the records, their methods from the highest grid accuracy down.
-    Oracles are left out: what they reach is nothing that a method could.
+    Data sets come in the order of the records; of each what was evaluated as in the paper, then
+    what was asked something else, methods from the highest grid accuracy down. Oracles are left
+    out: what they reach is nothing that a method could.
     """
     groups: dict[str, dict[int, Record]] = {}
     for record in records:
@@ -56,7 +72,7 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
         groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
     runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
     order = list(dict.fromkeys(run.dataset for run in runs))
-    return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), -_grid(run))))
+    return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), run.asked, -_grid(run))))
 
 
 def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +92,7 @@ def _together(records: list[Record]) -> MethodRuns:
         dataset=first.dataset,
         method=first.method,
         model=first.model,
+        asked=unlike_the_paper(first),
         steps=first.steps,
         measured={metric: found for metric, found in estimates.items() if found is not None},
         train_seconds=statistics.fmean(seconds) if seconds else None,

@@ -127,10 +127,12 @@ def _cell(
         return None
     measured = _measured(dataset, method, metric, index)
     misprint = misprint_of(layout.name, dataset, method)
+    natural = _measured(dataset, method, "nat", index)
     full = measured is not None and measured.n >= seeds
     cell = Cell(
         measured=measured,
         reported=number,
+        above_natural=bool(measured and natural and measured.mean > natural.mean),
         difference=None
         if measured is None or misprint
         else difference(measured, number, pooled=_pooled(dataset, metric, index)),

@@ -13,10 +13,12 @@ from upright.reproduce.engine import Engine, Failure
 from upright.reproduce.missing import undone
 from upright.reproduce.work import Task
 
-__all__ = ["SHIPPED", "DamagedRecord", "Results", "make_missing"]
+__all__ = ["CHECKOUT", "SHIPPED", "DamagedRecord", "Results", "make_missing"]
 
 SHIPPED = Path(__file__).parent / "records"
-"""The project's own records, in an installed package; in a checkout they are in ``results``."""
+"""The project's own records, in an installed package."""
+CHECKOUT = Path(__file__).parents[3]
+"""Where the package runs from its source tree, as when it is installed to be edited."""
 
 
 class DamagedRecord(UserWarning):
@@ -34,7 +36,7 @@ class Results:
     @staticmethod
     def usual() -> Results:
         """The folder ``results`` here, beside what comes with the package."""
-        return Results(Path("results"), SHIPPED)
+        return Results(Path("results"), _shipped())
 
     def read(self) -> tuple[Record, ...]:
         """All records of all files; a folder that is not there has none.
@@ -49,6 +51,12 @@ class Results:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
         return append(self.folder / f"{name}.jsonl", record, once=True)
+
+
+def _shipped() -> Path:
+    """Where the project's own records lie: a wheel has a copy of the checkout's ``results``."""
+    is_source = not SHIPPED.exists() and (CHECKOUT / "pyproject.toml").is_file()
+    return CHECKOUT / "results" if is_source else SHIPPED
 
 
 def _read(folder: Path) -> tuple[Record, ...]:

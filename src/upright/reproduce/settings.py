@@ -10,6 +10,7 @@ import torch
 from upright.checks import Model
 from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
+from upright.later import later_defaults, without_defaults
 from upright.models import in_half_precision
 from upright.sources.stn_plus import each_network
 from upright.space import PAPER, TransformSpace
@@ -17,9 +18,6 @@ from upright.train import Recipe
 from upright.warp import Fill, Interpolation
 
 __all__ = ["LATER", "Precision", "Settings"]
-
-LATER = {"top": 1, "include_identity": False}
-"""Settings that the first records do not have, with what they had; one that differs is written."""
 
 Precision = Literal["float32", "float16", "bfloat16"]
 
@@ -51,8 +49,7 @@ class Settings:
 
     def as_json(self) -> dict[str, Any]:
         """Give them as records hold them."""
-        asked = asdict(self)
-        return {name: value for name, value in asked.items() if LATER.get(name, ...) != value}
+        return without_defaults(asdict(self), LATER)
 
     def load(self, data: str) -> LabelledImages:
         """Load the images that are asked for, of data by name."""
@@ -95,3 +92,7 @@ class Settings:
             generator=None if self.seed is None else torch.Generator().manual_seed(self.seed),
             **options,
         )
+
+
+LATER = later_defaults(Settings, "top", "include_identity")
+"""Settings that the first records do not have, with what they had."""

@@ -10,22 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upright.data import LabelledImages, Split, load_data
+from upright.later import later_defaults, without_defaults
 from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, TransformSpace
 from upright.warp import Interpolation
 
 __all__ = ["Recipe"]
-
-# Fields that came after the first records: at its default such a field leaves a hash as it was.
-_LATER = (
-    "center_crop",
-    "decay",
-    "decay_every",
-    "interpolation",
-    "model_digest",
-    "optimizer",
-    "resize",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +133,7 @@ class Recipe:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
-        values = asdict(self)
-        for field in dataclasses.fields(self):
-            if field.name in _LATER and values[field.name] == field.default:
-                del values[field.name]
+        values = without_defaults(asdict(self), _LATER)
         # As Python has it, 1 and 1.0 are equal: they must not differ in the text.
         fields = json.loads(json.dumps(values), parse_float=_whole_if_whole)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -160,6 +147,19 @@ class Recipe:
             for name in mine
             if mine[name] != theirs[name]
         ]
+
+
+_LATER = later_defaults(
+    Recipe,
+    "center_crop",
+    "decay",
+    "decay_every",
+    "interpolation",
+    "model_digest",
+    "optimizer",
+    "resize",
+)
+"""Of the fields that came after the first records."""
 
 
 def _whole_if_whole(text: str) -> float:

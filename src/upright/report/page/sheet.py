@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from upright.records import Record
+from upright.report.asked import ABOVE_NATURAL, above_natural, unlike_the_paper
 from upright.report.figures.runtime import time_unit
 from upright.report.model import Cell, Estimate, Table
 from upright.report.runs import MethodRuns
 from upright.report.saved import record_id
 
 __all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
+
+_ABOVE = "above natural"
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Sheet:
     """Of the rows, where others link to them."""
     label: str = ""
     """By which the paper calls it."""
+    notes: tuple[str, ...] = ()
+    """What stands below it."""
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
@@ -74,7 +79,7 @@ def paper_sheet(table: Table) -> Sheet:
         for place, column in enumerate(table.columns)
     ]
     name = f"{table.name} {table.part}".strip()
-    return Sheet(name, table.title, tuple(headings), tuple(rows), label=name)
+    return Sheet(name, table.title, tuple(headings), tuple(rows), label=name, notes=_notes(rows))
 
 
 def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
@@ -90,27 +95,47 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
         Heading("steps"),
         Heading("seeds"),
     )
-    best = {
-        (name, metric): max(
-            run.measured[metric].mean
-            for run in runs
-            if run.dataset == name and metric in run.measured
-        )
-        for name, metric in {(run.dataset, metric) for run in runs for metric in run.measured}
-    }
+    best = _best(runs)
     rows = [
         (
-            SheetCell(run.method, order=run.method, link=record_id(run.records[0])),
-            *(_estimate(run.measured.get(m), best.get((run.dataset, m))) for m in metrics),
+            _method(run.method, run.asked, run.records[0]),
+            *_accuracies(run, metrics, best),
             _time(run, hours),
-            SheetCell(run.dataset, order=run.dataset),
+            SheetCell(run.dataset, order=run.dataset, detail=run.variant),
             SheetCell(run.model, order=run.model),
             *_training(run),
         )
         for run in runs
     ]
     title = "All methods: mean over seeds, with the standard error where there are several"
-    return Sheet("methods", title, headings, tuple(rows))
+    return Sheet("methods", title, headings, tuple(rows), notes=_notes(rows))
+
+
+def _best(runs: Sequence[MethodRuns]) -> dict[tuple[tuple[str, ...], str], float]:
+    """The highest means by setting and metric: what was asked something else is no rival.
+
+    What has no rival is not the best of anything.
+    """
+    means: dict[tuple[tuple[str, ...], str], list[float]] = {}
+    for run in runs:
+        for metric, found in run.measured.items():
+            means.setdefault((run.setting, metric), []).append(found.mean)
+    return {place: max(some) for place, some in means.items() if len(some) > 1}
+
+
+def _accuracies(
+    run: MethodRuns, metrics: Sequence[str], best: Mapping[tuple[tuple[str, ...], str], float]
+) -> Iterator[SheetCell]:
+    above = above_natural({metric: found.mean for metric, found in run.measured.items()})
+    for metric in metrics:
+        cell = _estimate(run.measured.get(metric), best.get((run.setting, metric)))
+        yield _marked_above(cell) if metric in above else cell
+
+
+def _method(name: str, asked: str, record: Record) -> SheetCell:
+    """A method, with what it was asked that the paper was not: nobody takes one for another."""
+    hint = f"evaluated in {record.evaluation.get('precision', 'unknown precision')}"
+    return SheetCell(name, order=name, detail=asked, hint=hint, link=record_id(record))
 
 
 def records_sheet(records: Sequence[Record]) -> Sheet:
@@ -123,10 +148,10 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
             SheetCell(
                 run := f"{record.recipe_hash}-{record.seed}", order=run, hint=_weights(record)
             ),
-            SheetCell(record.method, order=record.method),
-            SheetCell(record.dataset, order=record.dataset),
+            SheetCell(record.method, order=record.method, detail=unlike_the_paper(record)),
+            SheetCell(record.dataset, order=record.dataset, detail=record.data_variant or ""),
             SheetCell(f"{record.images:,}", order=record.images),
-            SheetCell(", ".join(f"{k} {100 * v:.2f}" for k, v in record.measured.items())),
+            _measured(record),
             SheetCell((record.commit or "unknown")[:10], hint=record.commit or ""),
             SheetCell(record.hardware, order=record.hardware),
             SheetCell(record.finished[:16].replace("T", " "), order=record.finished),
@@ -134,7 +159,23 @@ def records_sheet(records: Sequence[Record]) -> Sheet:
         for record in records
     ]
     ids = tuple(record_id(record) for record in records)
-    return Sheet("records", "Records", tuple(headings), tuple(rows), ids)
+    return Sheet("records", "Records", tuple(headings), tuple(rows), ids, notes=_notes(rows))
+
+
+def _measured(record: Record) -> SheetCell:
+    text = ", ".join(f"{name} {100 * value:.2f}" for name, value in record.measured.items())
+    above = ", ".join(above_natural(record.measured))
+    return SheetCell(text, detail=f"{above} {_ABOVE}" if above else "")
+
+
+def _marked_above(cell: SheetCell) -> SheetCell:
+    return replace(cell, detail=", ".join(part for part in (cell.detail, _ABOVE) if part))
+
+
+def _notes(rows: Iterable[Sequence[SheetCell]]) -> tuple[str, ...]:
+    """What explains a mark, where a cell has it."""
+    marked = any(_ABOVE in cell.detail for row in rows for cell in row)
+    return (f"{ABOVE_NATURAL[0].upper()}{ABOVE_NATURAL[1:]}.",) if marked else ()
 
 
 def _weights(record: Record) -> str:
@@ -181,7 +222,8 @@ def _cell(cell: Cell | None) -> SheetCell:
         paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")
     hint = "; ".join(part for part in (found.hint, cell.choice, cell.note) if part)
     detail = ", ".join(part for part in (found.detail, paper) if part)
-    return replace(found, detail=detail, hint=hint)
+    shown = replace(found, detail=detail, hint=hint)
+    return _marked_above(shown) if cell.above_natural else shown
 
 
 def _sources(found: Estimate) -> str:
