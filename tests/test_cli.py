@@ -127,6 +127,14 @@ class TestEvaluate:
         assert "75.00" in err
         assert not (scene.folder / "-").exists()
 
+    @pytest.mark.parametrize("option", ["--record", "--state"])
+    def test_only_json_may_go_to_standard_output(self, scene, option):
+        code, out, err = scene.evaluate("--attack", "wo-2", option, "-")
+        assert (code, out) == (2, "")
+        assert "- is standard output, which is for --json alone" in err
+        assert err.count("\n") == 1
+        assert not (scene.folder / "-").exists()
+
     def test_json_has_what_evaluate_gives_and_what_it_was_asked(self, scene):
         result = scene.result(
             "--attack",

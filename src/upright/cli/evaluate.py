@@ -254,7 +254,7 @@ class Evaluate:
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
-        for path in (self.json, self.state, self.record):
+        for path in (None if self.json == STDOUT else self.json, self.state, self.record):
             writable(path)
         self._check_save(attacks)
 

@@ -84,8 +84,10 @@ def folder_name(objective: str, seed: int) -> str:
 
 def writable(path: Path | None) -> None:
     """Check that a file can be written before hours are spent on what is to go into it."""
-    if path in (None, STDOUT):
+    if path is None:
         return
+    if path == STDOUT:
+        raise ValueError("- is standard output, which is for --json alone; give the name of a file")
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise ValueError(
             f"{path.name[:20]}... is too long for the name of a file; give one of at most "
