@@ -13,11 +13,12 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 
+import numpy as np
 from hardship import warm_up
 from soak_task import Task, glyphs
 
@@ -27,6 +28,7 @@ from upright.data import store
 from upright.data.download import Patience, md5_of
 from upright.data.fetch import fetch
 from upright.data.known import CIFAR10, Archive, KnownSet
+from upright.report.saved import read_saved
 
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / "fuzz"), str(ROOT / "tests")]
@@ -85,21 +87,18 @@ def _trained(folder: Path) -> object:
 def _evaluate(task: Task, folder: Path) -> list[str]:
     here = replace(task, records=folder / "records.jsonl").evaluate
     here[here.index("--state") + 1] = str(folder / "state")
-    return [*here, "--json", str(folder / "answers.json")]
+    return [*here, "--json", str(folder / "answers.json"), "--save", str(folder / "saved")]
 
 
 def _evaluated(folder: Path) -> object:
+    """What was recorded, and the answers on every image; not what it took to get them."""
     found = records.read(folder / "records.jsonl")
     told = [(each.key, each.measured, each.images) for each in found.records]
-    return told, len(found.damaged), _timeless(json.loads((folder / "answers.json").read_text()))
-
-
-def _timeless(value: object) -> object:
-    """JSON without what depends on the clock, and on how often the work was begun."""
-    if isinstance(value, dict):
-        kept = {name: each for name, each in value.items() if "seconds" not in name}
-        return {name: _timeless(each) for name, each in kept.items()}
-    return [_timeless(each) for each in value] if isinstance(value, list) else value
+    (saved,) = read_saved(folder / "saved").models
+    names = [each.name for each in fields(saved) if isinstance(getattr(saved, each.name), np.ndarray)]
+    answers = {name: getattr(saved, name).tolist() for name in names}
+    classes = json.loads((folder / "answers.json").read_text())["per_class"]
+    return told, len(found.damaged), answers, classes
 
 
 def _append(arguments: Sequence[str]) -> int:

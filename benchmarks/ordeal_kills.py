@@ -147,7 +147,7 @@ class Lane:
             return self._fault(job, "failed end", f"{ended.code}: {ended.said[-500:]}")
         outcome, names = expected
         if job.outcome(folder) != outcome:
-            self._fault(job, "other outcome", "")
+            self._fault(job, "other outcome", str(folder))
         if left := _names(folder) - names:
             self._fault(job, "left behind", ", ".join(sorted(left)))
         if gone := names - _names(folder):
