@@ -231,7 +231,11 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plain = Results(folder / "undisturbed")
-        engine = LocalEngine(runs=folder / "other-runs", device=torch.device("cpu"))
+        engine = LocalEngine(
+            runs=folder / "other-runs",
+            device=torch.device("cpu"),
+            checkpoint_every=CHECKPOINT_EVERY,
+        )
         assert make_missing(tasks, engine, plain) == ()
         stage = Stage(tasks, folder)
         began = time.perf_counter()

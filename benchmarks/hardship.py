@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,6 +215,9 @@ class Child:
             (limits or Limits()).set()
             code = command(arguments)
             sys.stdout.flush()
+            sys.stderr.flush()
+        except BaseException:
+            traceback.print_exc()
             sys.stderr.flush()
         finally:
             os._exit(code)  # nothing of the parent's is to be cleaned up here

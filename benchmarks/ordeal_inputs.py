@@ -107,7 +107,7 @@ class Worker:
 
 
 def read_inputs(count: int, *, seed: int, workers: int, limit_s: float) -> InputFigures:
-    """Have so many inputs read, as evenly over the targets as time allows, within so many seconds."""
+    """Have so many inputs read within so many seconds, as evenly over targets as that allows."""
     torch.set_num_threads(1)
     for name in TARGETS:
         _seeds(name)
@@ -121,12 +121,14 @@ class _Reading:
         self.fair_s = limit_s * workers / len(TARGETS)
         self.given, self.seconds = dict.fromkeys(TARGETS, 0), dict.fromkeys(TARGETS, 0.0)
         self.chunk_inputs = min(_CHUNK, max(1, count // len(TARGETS)))
+        self.again: list[Chunk] = []
+        """What is left of chunks whose worker is gone."""
         self.workers = [Worker(seed) for _ in range(workers)]
 
     def run(self) -> InputFigures:
         idle = list(self.workers)
         while True:
-            while idle and self.left and not self._is_over():
+            while idle and (self.left or self.again) and not self._is_over():
                 idle.pop().begin(self._next())
             busy = {worker.pipe: worker for worker in self.workers if worker.chunk is not None}
             if not busy:
@@ -147,6 +149,8 @@ class _Reading:
 
     def _next(self) -> Chunk:
         """Of the target that had the fewest, unless it has had more than its share of the time."""
+        if self.again:
+            return self.again.pop()
         in_time = [name for name in TARGETS if self.seconds[name] < self.fair_s] or list(TARGETS)
         name = min(in_time, key=self.given.__getitem__)
         first, size = self.given[name], min(self.left, self.chunk_inputs)
@@ -167,8 +171,7 @@ class _Reading:
         for number, kind, what in faults:
             self._fault(chunk.target, number, kind, what)
         if is_swollen:
-            self.left += chunk.end - (worker.at + 1)  # which other numbers make good
-            return self._renew(worker)
+            return self._renew(worker, chunk)
         return [worker]
 
     def _replace(self, worker: Worker, kind: str) -> list[Worker]:
@@ -177,11 +180,12 @@ class _Reading:
         code = worker.stop()
         self._count(chunk, at + 1 - chunk.first, HANG_S)
         self._fault(chunk.target, at, kind, f"the process ended with {code}")
-        self.left += chunk.end - (at + 1)
-        return self._renew(worker)
+        return self._renew(worker, chunk)
 
-    def _renew(self, worker: Worker) -> list[Worker]:
+    def _renew(self, worker: Worker, chunk: Chunk) -> list[Worker]:
         worker.stop()
+        if worker.at + 1 < chunk.end:
+            self.again.append(Chunk(chunk.target, worker.at + 1, chunk.end))
         self.workers.remove(worker)
         self.workers.append(Worker(self.seed))
         return [self.workers[-1]]

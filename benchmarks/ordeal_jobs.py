@@ -32,8 +32,9 @@ from upright.report.saved import read_saved
 
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / "fuzz"), str(ROOT / "tests")]
-from fickle_server import FickleServer
 from results import example_record
+
+from fickle_server import FickleServer
 from tiny_sets import tiny, write_pickles
 
 __all__ = ["Job", "all_jobs"]
@@ -95,7 +96,9 @@ def _evaluated(folder: Path) -> object:
     found = records.read(folder / "records.jsonl")
     told = [(each.key, each.measured, each.images) for each in found.records]
     (saved,) = read_saved(folder / "saved").models
-    names = [each.name for each in fields(saved) if isinstance(getattr(saved, each.name), np.ndarray)]
+    names = [
+        each.name for each in fields(saved) if isinstance(getattr(saved, each.name), np.ndarray)
+    ]
     answers = {name: getattr(saved, name).tolist() for name in names}
     classes = json.loads((folder / "answers.json").read_text())["per_class"]
     return told, len(found.damaged), answers, classes

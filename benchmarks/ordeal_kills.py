@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -127,7 +127,7 @@ class Lane:
             fresh = job.is_upright and self.rng.random() < FRESH
             child = self._start(job, folder, fresh=fresh)
             aimed = not fresh and self.rng.random() < 0.5
-            seen = aimed and _wait_for_a_file(folder, child, whole_s)
+            seen = aimed and _wait_for_a_file(folder, whole_s)
             time.sleep(self.rng.uniform(0, 0.002 if seen else 4 if fresh else 0.8 * whole_s))
             child.send(signal.SIGKILL)
             ended = child.wait(PATIENCE_S)
@@ -164,20 +164,22 @@ def _names(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*")}
 
 
-def _walk(folder: Path) -> Iterator[str]:
+def _walk(folder: Path) -> set[str]:
     """Names below a folder, some of which may be gone by now."""
-    with suppress(OSError):
-        for entry in os.scandir(folder):
-            yield entry.path
+    found: set[str] = set()
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found.add(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path))
+                found |= _walk(Path(entry.path))
+    return found
 
 
-def _wait_for_a_file(folder: Path, child: Child, at_most_s: float) -> bool:
+def _wait_for_a_file(folder: Path, at_most_s: float) -> bool:
     """Wait until something new lies in a folder, but not longer than so many seconds."""
-    before, end = set(_walk(folder)), time.monotonic() + at_most_s
+    before, end = _walk(folder), time.monotonic() + at_most_s
     while time.monotonic() < end:
-        if not before.issuperset(_walk(folder)):
+        if _walk(folder) - before:
             return True
         time.sleep(0.0005)
     return False
