@@ -1,7 +1,4 @@
-"""The callback for Hugging Face's Trainer against ``evaluate`` on the model that it saw.
-
-Skipped where transformers is not installed: it is too large to be among what all tests need.
-"""
+"""The callback for Hugging Face's Trainer against ``evaluate`` on the model that it saw."""
 
 from __future__ import annotations
 
