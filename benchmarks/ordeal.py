@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -71,7 +72,7 @@ def ordeal(options: argparse.Namespace) -> Figures:
                 figures["soak"] = _end_soak(soak, Path(desk), options.soak_minutes, clock)
         finally:
             if soak is not None and soak.poll() is None:
-                soak.terminate()
+                soak.send_signal(signal.SIGINT)  # it has a disk and a process to take down
                 soak.wait()
     return figures | {"seconds": round(time.monotonic() - began, 1)}
 
@@ -89,7 +90,8 @@ def _kill(kills: int, seed: int, lanes: int, clock: Clock) -> Figures:
 def _start_soak(options: argparse.Namespace, desk: Path) -> subprocess.Popen[bytes]:
     command = [
         *(sys.executable, str(HERE / "soak.py"), "--json", str(desk / "soak.json")),
-        *("--minutes", str(options.soak_minutes), "--seed", str(options.seed)),
+        *("--minutes", str(min(options.soak_minutes, options.minutes))),
+        *("--seed", str(options.seed)),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -114,6 +116,8 @@ def troubles(figures: Figures) -> list[str]:
         wrong.append(f"only {kills['done']} of {kills['asked']} kills in time")
     if inputs and inputs["inputs"] < inputs["asked"]:
         wrong.append(f"only {inputs['inputs']} of {inputs['asked']} inputs in time")
+    if soak and soak.get("minutes", 0.0) + 0.05 < soak["asked"]:
+        wrong.append(f"only {soak.get('minutes', 0.0)} of {soak['asked']} minutes of soak")
     return wrong
 
 
