@@ -59,18 +59,20 @@ class KillFigures:
 def kill_jobs(kills: int, *, seed: int, lanes: int, limit_s: float) -> KillFigures:
     """Kill so many processes, in so many lanes side by side, within so many seconds."""
     began, whole = time.monotonic(), KillFigures()
-    pipes = []
+    lives = []
     for lane in range(lanes):
         here, there = _fork.Pipe(duplex=False)
         mine = kills // lanes + (lane < kills % lanes)
-        _fork.Process(target=_lane, args=(there, mine, f"{seed} {lane}", limit_s)).start()
+        process = _fork.Process(target=_lane, args=(there, mine, f"{seed} {lane}", limit_s))
+        process.start()
         there.close()
-        pipes.append(here)
-    for here in pipes:
+        lives.append((process, here))
+    for process, here in lives:
         try:
             whole.add(here.recv())
         except EOFError:
             whole.faults["lane that died"] += 1
+        process.join()
     whole.seconds = round(time.monotonic() - began, 1)
     return whole
 
