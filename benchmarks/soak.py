@@ -89,10 +89,12 @@ class Soak:
         run, records = self.disk.folder / f"run-{number}", self.disk.folder / "records.jsonl"
         task = Task(number, objective, self.data, run, records)
         self._undisturbed(calm)
-        self._until_done(task, task.train, ("weights", "digest", "log"))
-        self._until_done(task, task.evaluate, ("weights", "state", "records"))
+        done = self._until_done(
+            task, task.train, ("weights", "digest", "log")
+        ) and self._until_done(task, task.evaluate, ("weights", "state", "records"))
         self.figures.cycles += 1
-        self._check(task, calm)
+        if done:  # or there is nothing to compare
+            self._check(task, calm)
         for old in (calm.run, task.run):
             shutil.rmtree(old, ignore_errors=True)
         for file in (calm.state, calm.records, task.state):
@@ -105,7 +107,7 @@ class Soak:
                 raise RuntimeError(f"an undisturbed command failed: {ended}")
             self._seconds[command[0]] = ended.seconds
 
-    def _until_done(self, task: Task, command: Sequence[str], files: Sequence[str]) -> None:
+    def _until_done(self, task: Task, command: Sequence[str], files: Sequence[str]) -> bool:
         """Try until a command succeeds; as a person would, who does what the messages say."""
         ended: Ended | None = None
         for attempt in range(60):
@@ -118,10 +120,11 @@ class Soak:
             if ended is not None:
                 self._note(ended, fault)
                 if ended.code == 0:
-                    return
+                    return True
                 if "finish it with --resume" in ended.said:
                     self._until_done(task, task.train, ("log",))
         self._lose("command that never succeeds", f"{task.run.name}: {ended}")
+        return False
 
     def _disturbed(self, command: Sequence[str], fault: str) -> Ended | None:
         if fault != "none":
