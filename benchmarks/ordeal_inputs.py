@@ -76,12 +76,12 @@ def input_of(seed: int, target: str, number: int) -> bytes:
 class Worker:
     """A process that reads chunks of inputs, one after the other."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, desk: Path) -> None:
         self.chunk: Chunk | None = None
         self.pipe, there = _fork.Pipe()
         self._at = _fork.RawValue("q", -1)
         self._seen, self._since = -1, time.monotonic()
-        self.process = _fork.Process(target=_work, args=(there, self._at, seed), daemon=True)
+        self.process = _fork.Process(target=_work, args=(there, self._at, seed, desk), daemon=True)
         self.process.start()
         there.close()
 
@@ -111,11 +111,15 @@ def read_inputs(count: int, *, seed: int, workers: int, limit_s: float) -> Input
     torch.set_num_threads(1)
     for name in TARGETS:
         _seeds(name)
-    return _Reading(count, seed, workers, limit_s).run()
+    fast = Path("/dev/shm")
+    # Of this process: workers are killed, and clear nothing up.
+    with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="ordeal-") as desk:
+        return _Reading(count, seed, workers, limit_s, Path(desk)).run()
 
 
 class _Reading:
-    def __init__(self, count: int, seed: int, workers: int, limit_s: float) -> None:
+    def __init__(self, count: int, seed: int, workers: int, limit_s: float, desk: Path) -> None:
+        self.desk = desk
         self.left, self.seed, self.limit_s = count, seed, limit_s
         self.figures, self.began = InputFigures(), time.monotonic()
         self.fair_s = limit_s * workers / len(TARGETS)
@@ -123,7 +127,7 @@ class _Reading:
         self.chunk_inputs = min(_CHUNK, max(1, count // len(TARGETS)))
         self.again: list[Chunk] = []
         """What is left of chunks whose worker is gone."""
-        self.workers = [Worker(seed) for _ in range(workers)]
+        self.workers = [Worker(seed, desk) for _ in range(workers)]
 
     def run(self) -> InputFigures:
         idle = list(self.workers)
@@ -187,7 +191,7 @@ class _Reading:
         if worker.at + 1 < chunk.end:
             self.again.append(Chunk(chunk.target, worker.at + 1, chunk.end))
         self.workers.remove(worker)
-        self.workers.append(Worker(self.seed))
+        self.workers.append(Worker(self.seed, self.desk))
         return [self.workers[-1]]
 
     def _count(self, chunk: Chunk, inputs: int, seconds: float) -> None:
@@ -204,22 +208,18 @@ class _Reading:
         file.write_bytes(input_of(self.seed, target, number))
 
 
-def _work(pipe: Connection, at: object, seed: int) -> None:
+def _work(pipe: Connection, at: object, seed: int, desk: Path) -> None:
     """Read chunk after chunk; in a process of its own."""
     guard.SECONDS, guard.MORE_BYTES = int(HANG_S), 4 * STATED_BYTES
     warnings.simplefilter("ignore")  # hostile input may well be suspicious
-    fast = Path("/dev/shm")
-    warm: set[str] = set()
-    with (
-        tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="ordeal-") as name,
-        _quiet(),
-    ):
+    folder, warm = Path(tempfile.mkdtemp(dir=desk)), set[str]()
+    with _quiet():
         while True:
             chunk = pipe.recv()
             if chunk.target not in warm:
-                guard.warm_up(TARGETS[chunk.target], Path(name) / f"warm-{chunk.target}")
+                guard.warm_up(TARGETS[chunk.target], folder / f"warm-{chunk.target}")
                 warm.add(chunk.target)
-            pipe.send(_read_chunk(chunk, Path(name), at, seed))
+            pipe.send(_read_chunk(chunk, folder, at, seed))
 
 
 def _read_chunk(

@@ -49,6 +49,7 @@ def test_nothing_goes_wrong_in_a_minute(tmp_path: Path) -> None:
     assert set(figures["kills"]["kills"].values()) == {4}
     assert figures["inputs"]["inputs"] == 444
     assert figures["soak"]["cycles"] >= 1
+    assert [left.name for left in tmp_path.iterdir()] == [file.name]
 
 
 def die(*_: object) -> None:
