@@ -42,7 +42,7 @@ check: $(READY) ## ruff, mypy and import-linter alone
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-all: check ## with the slow tests: the long kill test
+test-all: check ## with the slow tests
 	$(BIN)/pytest
 
 # A machine with a GPU has a torch of its own, so nothing is set up: its Python needs pytest and hypothesis.

@@ -73,6 +73,8 @@ class Figures:
     """Records that differ from the undisturbed ones in more than times."""
     set_back: int
     """Attempts after a kill that found an older checkpoint than was there at the kill."""
+    left_behind: tuple[str, ...]
+    """Files in the folder of the runs that an undisturbed sweep does not leave; claims aside."""
 
 
 class Stage:
@@ -183,6 +185,15 @@ def count_set_back(stage: Stage, kills: Sequence[Kill]) -> int:
     )
 
 
+def left_behind(runs: Path, undisturbed: Path) -> tuple[str, ...]:
+    """What lies among the runs and not among those that were never disturbed."""
+    here, there = (
+        {str(file.relative_to(folder)) for file in folder.rglob("*") if file.name != ".claim"}
+        for folder in (runs, undisturbed)
+    )
+    return tuple(sorted(here - there))
+
+
 def timeless(record: Record) -> Record:
     """A record but for when and how long."""
     epoch = "1970-01-01T00:00:00+00:00"
@@ -220,7 +231,11 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plain = Results(folder / "undisturbed")
-        engine = LocalEngine(runs=folder / "other-runs", device=torch.device("cpu"))
+        engine = LocalEngine(
+            runs=folder / "other-runs",
+            device=torch.device("cpu"),
+            checkpoint_every=CHECKPOINT_EVERY,
+        )
         assert make_missing(tasks, engine, plain) == ()
         stage = Stage(tasks, folder)
         began = time.perf_counter()
@@ -238,6 +253,7 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
             while_training=sum(kill.step < steps for kill in killed),
             while_evaluating=sum(kill.step == steps for kill in killed),
             set_back=count_set_back(stage, killed),
+            left_behind=left_behind(stage.runs, engine.runs),
             **judge(tasks, stage.results.read(), plain.read()),
         )
 
@@ -257,6 +273,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{name}: {value}")
     write_json(options.json, {"machine": machine("cpu"), **asdict(figures)})
     wrong = figures.lost + figures.twice + figures.unequal + figures.set_back
+    wrong += len(figures.left_behind)
     enough = sum(figures.killed.values()) >= options.kills
     raise SystemExit(0 if wrong == 0 and enough else 1)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import importlib
 import os
 import resource
 import shutil
@@ -17,12 +19,25 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Child", "Ended", "Limits", "MemoryGroup", "SmallDisk", "memory_group", "small_disk"]
+__all__ = [
+    "PATIENCE_S",
+    "Child",
+    "Ended",
+    "Limits",
+    "MemoryGroup",
+    "SmallDisk",
+    "memory_group",
+    "small_disk",
+    "warm_up",
+]
 
+PATIENCE_S = 300.0
+"""For a process, after which it counts as one that hangs."""
 _NEW_MOUNT_NAMESPACE = 0x00020000
 _GROUPS = (
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.failcnt"),
@@ -201,6 +216,9 @@ class Child:
             code = command(arguments)
             sys.stdout.flush()
             sys.stderr.flush()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
             os._exit(code)  # nothing of the parent's is to be cleaned up here
 
@@ -219,3 +237,23 @@ class Child:
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)  # not yet waited for, so that the number is still its own
+
+
+def warm_up(
+    command: Callable[[Sequence[str]], int], calls: Sequence[Sequence[str]], desk: Path
+) -> None:
+    """Import all that calls of a command import, so that their forks begin at once."""
+
+    def noted(arguments: Sequence[str]) -> int:
+        code = command(arguments)
+        (desk / "modules").write_text("\n".join(sys.modules))
+        return code
+
+    for arguments in calls:
+        # In a fork: what the command itself leaves, such as threads, would not survive the next.
+        output, group = desk / "child.out", MemoryGroup(None)
+        Child(noted, arguments, output=output, group=group).wait(PATIENCE_S)
+        for name in (desk / "modules").read_text().split():
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+    gc.freeze()  # or a collection in a fork would copy all that it has of this process

@@ -4,17 +4,16 @@
 
 Each cycle trains a tiny network on glyphs and evaluates it, with ``--state`` and ``--record``, on a
 nearly full disk and with little memory. Faults come at random: processes are killed, terminated,
-stopped for a while, or get a rival in the same folder; the disk is full, memory runs out, and files
-are cut or have a bit flipped between two attempts. After each cycle the run must have the bits of
-an undisturbed one, its record must be there exactly once with the same accuracies, and nothing half
-written may be left. Ends with status 1 where anything was lost.
+stopped for a while, or get a rival in the same folder; the disk is full, or fills up and empties
+while they work; memory runs out, and files are cut or have a bit flipped between two attempts.
+After each cycle the run must have the bits of an undisturbed one, its record must be there exactly
+once with the same accuracies, and nothing half written may be left. Ends with status 1 where
+anything was lost.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib
 import json
 import os
 import random
@@ -25,24 +24,32 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
-from hardship import Child, Ended, Limits, MemoryGroup, SmallDisk, memory_group, small_disk
-from soak_task import DAMAGES, Task
+from hardship import (
+    PATIENCE_S,
+    Child,
+    Ended,
+    Limits,
+    MemoryGroup,
+    SmallDisk,
+    memory_group,
+    small_disk,
+    warm_up,
+)
+from soak_task import DAMAGES, Task, glyphs
 from timing import print_table, write_json
 
 from upright.cli import main as upright
-from upright.data import load_data
 from upright.records import Record, read
 
 OBJECTIVES = ("KL(rob, Wo-2)", "std", "AT(rob, S-PGD; steps=1)", "L2(nat, rnd)")
-FAULTS = ("kill", "terminate", "stop", "rival", "full disk", "no memory", "damage", "none")
-CHANCES = (8, 3, 2, 2, 4, 3, 7, 3)
-PATIENCE_S = 300.0
+FAULTS = (
+    *("kill", "terminate", "stop", "rival", "full disk", "tide", "no memory", "damage", "none"),
+)
+CHANCES = (8, 3, 2, 2, 4, 4, 3, 7, 3)
 NEARLY_FULL = 400_000
 """Bytes that are free on the disk while nothing is wrong: some nine checkpoints."""
 CHECKPOINT = 45_000
@@ -66,26 +73,13 @@ class Soak:
     def __init__(self, desk: Path, disk: SmallDisk, group: MemoryGroup, seed: int) -> None:
         self.desk, self.disk, self.group = desk, disk, group
         self.random, self.figures = random.Random(seed), Figures()
-        self.data = f"npz:{_glyphs(desk)}"
+        self.data = f"npz:{glyphs(desk)}"
         self._seconds = {"train": 1.0, "evaluate": 1.0}
         self._torn_lines = 0
 
     def warm_up(self) -> None:
-        """Import all that commands import, so that their forks begin at once."""
-
-        def command(arguments: Sequence[str]) -> int:
-            code = upright(arguments)
-            (self.desk / "modules").write_text("\n".join(sys.modules))
-            return code
-
         task = Task(0, OBJECTIVES[0], self.data, self.desk / "warm", self.desk / "warm.jsonl")
-        for arguments in (task.train, task.evaluate):
-            output, group = self.desk / "child.out", MemoryGroup(None)
-            Child(command, arguments, output=output, group=group).wait(PATIENCE_S)
-            for name in (self.desk / "modules").read_text().split():
-                with suppress(Exception):
-                    importlib.import_module(name)
-        gc.freeze()  # or a collection in a fork would copy all that it has of this process
+        warm_up(upright, (task.train, task.evaluate), self.desk)
 
     def cycle(self) -> None:
         """Train and evaluate under faults, compare with the same undisturbed, and clear up."""
@@ -95,10 +89,12 @@ class Soak:
         run, records = self.disk.folder / f"run-{number}", self.disk.folder / "records.jsonl"
         task = Task(number, objective, self.data, run, records)
         self._undisturbed(calm)
-        self._until_done(task, task.train, ("weights", "digest", "log"))
-        self._until_done(task, task.evaluate, ("weights", "state", "records"))
+        done = self._until_done(
+            task, task.train, ("weights", "digest", "log")
+        ) and self._until_done(task, task.evaluate, ("weights", "state", "records"))
         self.figures.cycles += 1
-        self._check(task, calm)
+        if done:  # or there is nothing to compare
+            self._check(task, calm)
         for old in (calm.run, task.run):
             shutil.rmtree(old, ignore_errors=True)
         for file in (calm.state, calm.records, task.state):
@@ -111,7 +107,7 @@ class Soak:
                 raise RuntimeError(f"an undisturbed command failed: {ended}")
             self._seconds[command[0]] = ended.seconds
 
-    def _until_done(self, task: Task, command: Sequence[str], files: Sequence[str]) -> None:
+    def _until_done(self, task: Task, command: Sequence[str], files: Sequence[str]) -> bool:
         """Try until a command succeeds; as a person would, who does what the messages say."""
         ended: Ended | None = None
         for attempt in range(60):
@@ -124,10 +120,11 @@ class Soak:
             if ended is not None:
                 self._note(ended, fault)
                 if ended.code == 0:
-                    return
+                    return True
                 if "finish it with --resume" in ended.said:
                     self._until_done(task, task.train, ("log",))
         self._lose("command that never succeeds", f"{task.run.name}: {ended}")
+        return False
 
     def _disturbed(self, command: Sequence[str], fault: str) -> Ended | None:
         if fault != "none":
@@ -148,6 +145,8 @@ class Soak:
         if fault == "rival":
             rival = self._child(command, name="rival")
             self._note(rival.wait(PATIENCE_S), "rival")
+        if fault == "tide":
+            self._tide()
         if fault == "kill":
             child.send(signal.SIGKILL)
         if fault == "terminate":
@@ -157,6 +156,13 @@ class Soak:
             time.sleep(self.random.uniform(0, 0.5))
             child.send(signal.SIGCONT)
         return self._survey(child.wait(PATIENCE_S))
+
+    def _tide(self) -> None:
+        """Fill the disk and empty it again, a few times, while the process is at work."""
+        for _ in range(self.random.randint(1, 6)):
+            for room in (self.random.randrange(CHECKPOINT), NEARLY_FULL):
+                self.disk.leave(room)
+                time.sleep(self.random.uniform(0, 0.1))
 
     def _damaged(self, task: Task, command: Sequence[str], kind: str) -> Ended | None:
         """Damage a file, and see whether the next attempt, with all it needs, notices."""
@@ -235,20 +241,6 @@ class Soak:
 
 def _result(record: Record) -> object:
     return record.key, record.measured, record.method, record.steps, record.images
-
-
-def _glyphs(folder: Path) -> Path:
-    """The middle of glyphs, in a file: to draw them takes longer than to train on them."""
-    train, test = load_data("glyphs", split="train", limit=64), load_data("glyphs", limit=1100)
-    middle = np.s_[:, :, 8:24, 8:24]
-    np.savez(
-        folder / "glyphs.npz",
-        train_images=train.images.numpy()[middle],
-        train_labels=train.labels.numpy(),
-        test_images=test.images.numpy()[middle],
-        test_labels=test.labels.numpy(),
-    )
-    return folder / "glyphs.npz"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

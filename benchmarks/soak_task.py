@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DAMAGES", "Task"]
+import numpy as np
+
+from upright.data import load_data
+
+__all__ = ["DAMAGES", "Task", "glyphs"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,20 @@ class Task:
     def newest(self) -> bytes | None:
         files = sorted((self.run / "checkpoints").glob("*.safetensors"))
         return files[-1].read_bytes() if files else None
+
+
+def glyphs(folder: Path) -> Path:
+    """The middle of glyphs, in a file: to draw them takes longer than to train on them."""
+    train, test = load_data("glyphs", split="train", limit=64), load_data("glyphs", limit=1100)
+    middle = np.s_[:, :, 8:24, 8:24]
+    np.savez(
+        folder / "glyphs.npz",
+        train_images=train.images.numpy()[middle],
+        train_labels=train.labels.numpy(),
+        test_images=test.images.numpy()[middle],
+        test_labels=test.labels.numpy(),
+    )
+    return folder / "glyphs.npz"
 
 
 def _spoil(path: Path, rng: random.Random) -> None:

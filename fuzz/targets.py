@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datafiles
+import guarded
 import modelfiles
 import results
 import savedfiles
@@ -21,5 +22,6 @@ TARGETS: dict[str, Target] = {
         *datafiles.TARGETS,
         *modelfiles.TARGETS,
         *zoofiles.TARGETS,
+        *guarded.TARGETS,
     )
 }

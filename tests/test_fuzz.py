@@ -1,6 +1,7 @@
 """Hostile input to everything that reads input: refused in one line, and nothing else happens.
 
-The targets are those of the folder ``fuzz``; here they get their seeds and random edits of these.
+The targets are those of the folder ``fuzz``; here they get their seeds, in ``test_ordeal.py``
+random edits of these.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 
@@ -23,8 +22,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guard is Li
 sys.path.insert(0, str(FUZZ))
 from guard import Escape, Hang, Target, attempt, warm_up  # noqa: E402
 from targets import TARGETS  # noqa: E402
-
-EXAMPLES = 12
 
 
 @pytest.fixture(params=TARGETS)
@@ -37,33 +34,11 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         yield found
 
 
-def edited(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    """Replace pieces of the data: at a place, so many bytes, by others."""
-    for place, length, piece in edits:
-        start = place % (len(data) + 1)
-        data = data[:start] + piece + data[start + length :]
-    return data
-
-
-EDITS = st.lists(
-    st.tuples(st.integers(0, 1 << 16), st.integers(0, 8), st.binary(max_size=8)), max_size=6
-)
-
-
 def test_each_reader_accepts_its_first_seed_and_survives_all(
     target: Target, tmp_path: Path
 ) -> None:
     accepted = [attempt(target, seed, tmp_path) for seed in target.seeds()]
     assert accepted[0] or target.name in ("model", "labels")  # of which nothing is there
-
-
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(number=st.integers(0, 99), edits=EDITS)
-def test_each_reader_survives_edited_input(
-    target: Target, tmp_path: Path, number: int, edits: list[tuple[int, int, bytes]]
-) -> None:
-    seeds = target.seeds()
-    attempt(target, edited(seeds[number % len(seeds)], edits), tmp_path)
 
 
 def reading(read: object) -> Target:
