@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,16 @@ def upright(
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{number:02}.png")
     return command_beside_colours(tmp_path, monkeypatch, capsys)
+
+
+def test_a_run_inside_of_another_name_is_known_too(upright: Call) -> None:
+    """Averaged, it takes over the sizes of the run, and its training images are told."""
+    assert upright(*RUN, "folder:photos", "--center-crop", 6)[0] == 0
+    asked = ("--data", "folder:photos", "--attack", "rnd", "--json", "-")
+    code, out, err = upright("evaluate", "tta-2:run", *asked)
+    assert code == 0
+    assert json.loads(out)["options"]["center_crop"] == 6
+    assert f"warning: tta-2:{SEEN}" in err
 
 
 @pytest.mark.parametrize(

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from upright import zoo
 from upright.data import LabelledImages, Split, has_parts
-from upright.train import RunDirectory
+from upright.sources import Trained
 
 __all__ = ["doubts"]
 
 
-@dataclass(frozen=True)
-class _Training:
-    """What a model was trained on."""
-
-    classes: tuple[str, ...]
-    data: str
-    digest: str
-
-
-def doubts(model: str, data_name: str, data: LabelledImages, *, split: Split) -> Iterator[str]:
+def doubts(
+    model: str, trained: Trained | None, data_name: str, data: LabelledImages, *, split: Split
+) -> Iterator[str]:
     """Say what probably was not meant, one line each.
 
     Args:
         model: as it was asked for.
+        trained: what is known of how it was trained.
         data_name: the data as they were asked for.
         data: what was read of them.
         split: which part was asked for.
     """
-    trained = _training(model)
     if split == "train" and not has_parts(data_name):
         yield f"{data_name} has no parts: --split train reads the same images as test"
     if trained is None:
@@ -49,21 +39,10 @@ def doubts(model: str, data_name: str, data: LabelledImages, *, split: Split) ->
         )
 
 
-def _training(model: str) -> _Training | None:
-    """What is known of a model that is a run, or in the zoo."""
-    if model.startswith("zoo:"):
-        card = zoo.card(model.removeprefix("zoo:"))
-        return _Training(card.classes, card.recipe.data, card.train_digest)
-    if Path(model).is_dir():
-        run = RunDirectory.open(Path(model))
-        return _Training(run.classes, run.recipe.data, run.data_digest)
-    return None
-
-
-def _is_seen(trained: _Training, data_name: str, data: LabelledImages) -> bool:
+def _is_seen(trained: Trained, data_name: str, data: LabelledImages) -> bool:
     """By their digest, or, since that of some of them is another, by a name that has no parts."""
-    same_name = trained.data == data_name and not has_parts(data_name)
-    return same_name or trained.digest == data.digest()
+    same_name = trained.recipe.data == data_name and not has_parts(data_name)
+    return same_name or trained.data_digest == data.digest()
 
 
 def _few(classes: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,9 +36,8 @@ from upright.reproduce import (
     grid_among,
     keep,
 )
-from upright.sources import StnPlus, load_model
+from upright.sources import StnPlus, Trained, load_model, trained_as
 from upright.space import TransformSpace
-from upright.train import RunDirectory
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
@@ -168,7 +168,7 @@ class Evaluate:
         )
 
     def _say_doubts(self, model: Model, data: LabelledImages) -> None:
-        for doubt in doubts(self.model, self.data, data, split=self.split):
+        for doubt in doubts(self.model, self._trained, self.data, data, split=self.split):
             say(f"warning: {doubt}")
         if isinstance(model, StnPlus) and model.fill != self.fill:
             say(
@@ -294,11 +294,14 @@ class Evaluate:
 
     def _sizes(self) -> tuple[int | None, int | None]:
         """Of the images: as told, or else as the run was trained, if they come in any size."""
-        told = (self.resize, self.center_crop)
-        if told != (None, None) or not can_resize(self.data) or not Path(self.model).is_dir():
+        told, trained = (self.resize, self.center_crop), self._trained
+        if told != (None, None) or trained is None or not can_resize(self.data):
             return told
-        recipe = RunDirectory.open(Path(self.model)).recipe
-        return recipe.resize, recipe.center_crop
+        return trained.recipe.resize, trained.recipe.center_crop
+
+    @cached_property
+    def _trained(self) -> Trained | None:
+        return trained_as(self.model)
 
     def _settings(self, space: TransformSpace) -> Settings:
         resize, center_crop = self._sizes()

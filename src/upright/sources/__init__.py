@@ -9,8 +9,17 @@ from importlib import import_module
 
 from upright.sources.registry import load_model, model_names, model_source
 from upright.sources.stn_plus import StnPlus, load_locator
+from upright.sources.trained import Trained, trained_as
 
-__all__ = ["StnPlus", "load_locator", "load_model", "model_names", "model_source"]
+__all__ = [
+    "StnPlus",
+    "Trained",
+    "load_locator",
+    "load_model",
+    "model_names",
+    "model_source",
+    "trained_as",
+]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,37 @@
+"""What trained the model of a name: known of runs and of the zoo, also inside of other names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from upright import zoo
+from upright.sources.averaged import AVERAGED
+from upright.sources.stn_plus import STN_PLUS
+from upright.train import Recipe, RunDirectory
+
+__all__ = ["Trained", "trained_as"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How the network that classifies was trained, and on what."""
+
+    recipe: Recipe
+    classes: tuple[str, ...]
+    data_digest: str
+
+
+def trained_as(name: str) -> Trained | None:
+    """Give what trained a model by name; None for a model from elsewhere."""
+    if match := AVERAGED.fullmatch(name):
+        return trained_as(match[2])
+    if match := STN_PLUS.fullmatch(name):
+        return trained_as(match[2])
+    if name.startswith("zoo:"):
+        card = zoo.card(name.removeprefix("zoo:"))
+        return Trained(card.recipe, card.classes, card.train_digest)
+    if Path(name).is_dir():
+        run = RunDirectory.open(Path(name))
+        return Trained(run.recipe, run.classes, run.data_digest)
+    return None
