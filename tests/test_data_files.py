@@ -303,7 +303,7 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
 
 def test_an_image_of_16_bits_is_named(tmp_path: Path) -> None:
     save_image(tmp_path / "a" / "1.png", noise(4, 4).astype(np.uint16))
-    with pytest.raises(ValueError, match=r"1\.png: more than 8 bits a channel; save it with 8"):
+    with pytest.raises(ValueError, match=r"1\.png: mode I;16, more than 8 bits a channel; save"):
         read_folder(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from upright import Evaluation, Pose, evaluate
+from upright.data import load_data
 from upright.evaluation.answers import answers
+from upright.evaluation.batches import batches
 
 BYTES = torch.randint(256, (12, 3, 8, 8), generator=torch.Generator().manual_seed(0)).byte()
 LABELS = torch.arange(12) % 3
@@ -101,7 +104,7 @@ class TestPictures:
             assert_same(measure(data=data), expected)
 
     def test_more_than_8_bits_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="has mode I, more than 8 bits a channel; give 8"):
+        with pytest.raises(ValueError, match="mode I, more than 8 bits a channel; save it with 8"):
             measure(data=Pictures("I"))
 
     def test_a_loader_that_cannot_put_pictures_together_is_explained(self) -> None:
@@ -224,3 +227,17 @@ class TestInferenceMode:
         assert_same(measure(model, attacks=["wo-2"]), measure(attacks=["wo-2"]))
         with pytest.raises(ValueError, match=r"s-pgd needs the gradient .*make it outside of that"):
             measure(model)
+
+
+def test_a_picture_is_seen_alike_in_a_folder_and_in_a_data_set(tmp_path: Path) -> None:
+    """Turned as the camera says: the same pixels, whichever way they come."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for number, label in enumerate(("a", "b")):
+        (tmp_path / label).mkdir()
+        picture = Image.fromarray(BYTES[number].permute(1, 2, 0).numpy())
+        picture.save(tmp_path / label / "1.png", exif=exif)
+    pictures = [Image.open(tmp_path / label / "1.png") for label in ("a", "b")]
+    folder = load_data(f"folder:{tmp_path}")
+    (batch,) = batches((pictures, [0, 1]))
+    assert torch.equal(batch.images, folder.images)

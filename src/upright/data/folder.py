@@ -18,13 +18,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from upright.data.decode import open_picture
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_set
 from upright.data.room import check_room
+from upright.pictures import as_seen, check_depth
 
 __all__ = ["read_folder"]
 
@@ -183,25 +184,12 @@ def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
 
 def _decoded(path: Path) -> Image.Image:
     with open_picture(path) as file:
-        _check_depth(path, file)
+        check_depth(file, called=str(path))
         try:
-            return _rgb(file)
+            return as_seen(file).convert("RGB")
         # A damaged file can make a decoder raise nearly anything.
         except Exception as error:
             raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
-
-
-def _check_depth(path: Path, picture: Image.Image) -> None:
-    if picture.mode.startswith(("I", "F")):
-        # Pillow would clip their values at 255, which whitens the picture.
-        raise ValueError(f"{path}: more than 8 bits a channel; save it with 8")
-
-
-def _rgb(file: Image.Image) -> Image.Image:
-    picture = ImageOps.exif_transpose(file)
-    if "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-    return picture.convert("RGB")
 
 
 def _resized(picture: Image.Image, shorter: int) -> Image.Image:

@@ -15,6 +15,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from upright.pictures import as_seen
+
 __all__ = ["Batch", "Data", "Indexed", "batches", "check_alike", "is_whole"]
 
 _IMAGES = ("pixel_values", "image", "img", "images")
@@ -196,12 +198,8 @@ def _kind(values: Any) -> str:
 
 def _picture(picture: Image.Image) -> Tensor:
     """A picture as uint8, C x H x W: grey ones have one channel, all others three."""
-    if picture.mode.startswith(("I", "F")):
-        # Pillow would clip their values at 255, which whitens the picture.
-        raise ValueError(f"a picture has mode {picture.mode}, more than 8 bits a channel; give 8")
-    grey = picture.mode in ("1", "L")
-    pixels = np.array(picture.convert("L" if grey else "RGB"))
-    return torch.from_numpy(pixels[None] if grey else pixels.transpose(2, 0, 1))
+    pixels = np.atleast_3d(np.array(as_seen(picture)))
+    return torch.from_numpy(pixels.transpose(2, 0, 1))
 
 
 def _together(samples: list[Batch]) -> Batch:
