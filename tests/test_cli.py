@@ -127,6 +127,14 @@ class TestEvaluate:
         assert "75.00" in err
         assert not (scene.folder / "-").exists()
 
+    def test_what_a_model_prints_is_no_part_of_the_json(self, scene):
+        talking = MODELS + "print('loaded')\n"
+        Path("talking.py").write_text(talking)
+        code, out, err = scene.evaluate("--attack", "rnd", "--json", "-", model="talking.py:make")
+        assert code == 0
+        assert json.loads(out)["attacks"].keys() == {"rnd"}
+        assert err.startswith("loaded\n")
+
     @pytest.mark.parametrize("option", ["--record", "--state"])
     def test_only_json_may_go_to_standard_output(self, scene, option):
         code, out, err = scene.evaluate("--attack", "wo-2", option, "-")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -125,7 +127,10 @@ class Evaluate:
     def __call__(self) -> None:
         """Evaluate, print a table, and write the files that are asked for."""
         commit()  # what is edited from now on is not what evaluates
-        found = self._measure()
+        # What a user's own code prints is no part of the JSON.
+        aside = sys.stderr if self.json == STDOUT else sys.stdout
+        with contextlib.redirect_stdout(aside):
+            found = self._measure()
         if found is not None:
             deliver(self._outputs(found))
 
