@@ -106,6 +106,6 @@ def writable(path: Path | None) -> None:
 
 def _replaceable(path: Path) -> None:
     if not path.is_file():
-        raise ValueError(f"{path} is no plain file; give the name of one, or - for standard output")
+        raise ValueError(f"{path} is no plain file; give the name of one")
     if not os.access(path, os.W_OK):
         raise ValueError(f"{path} may not be changed; give another file, or make it writable")
