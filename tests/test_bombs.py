@@ -217,6 +217,15 @@ def test_headers_of_an_archive_that_never_end_are_named(tmp_path: Path) -> None:
         unpack(tmp_path / "x.tar.gz", tmp_path, wanted={"x"})
 
 
+@pytest.mark.parametrize("size", [-(2**70), 2**70])
+def test_a_size_that_no_file_has_is_named(size: int, tmp_path: Path) -> None:
+    info = tarfile.TarInfo("other")
+    info.size = size
+    (tmp_path / "x.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(ValueError, match="truncated or not a tar archive|larger than any file"):
+        unpack(tmp_path / "x.tar", tmp_path, wanted=["data_batch_1"])
+
+
 def test_a_file_of_an_archive_with_holes_is_refused(tmp_path: Path) -> None:
     header = bytearray(tarfile.TarInfo("data_batch_1").tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE

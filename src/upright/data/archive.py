@@ -39,7 +39,15 @@ def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
                 name = PurePosixPath(member.name).name
                 if name in wanted and member.isreg():
                     _write(tar, member, folder / name)
-    except (tarfile.TarError, EOFError, zlib.error, BadGzipFile, RecursionError) as error:
+    # A size that no file can have is an OverflowError where it is looked for.
+    except (
+        tarfile.TarError,
+        EOFError,
+        OverflowError,
+        zlib.error,
+        BadGzipFile,
+        RecursionError,
+    ) as error:
         text = " ".join(str(error).split())
         raise ValueError(f"{archive.name} is truncated or not a tar archive: {text}") from error
 
