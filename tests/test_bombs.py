@@ -217,13 +217,34 @@ def test_headers_of_an_archive_that_never_end_are_named(tmp_path: Path) -> None:
         unpack(tmp_path / "x.tar.gz", tmp_path, wanted={"x"})
 
 
-@pytest.mark.parametrize("size", [-(2**70), 2**70])
-def test_a_size_that_no_file_has_is_named(size: int, tmp_path: Path) -> None:
+def with_size(size: int) -> bytes:
     info = tarfile.TarInfo("other")
     info.size = size
-    (tmp_path / "x.tar").write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-    with pytest.raises(ValueError, match="truncated or not a tar archive|larger than any file"):
-        unpack(tmp_path / "x.tar", tmp_path, wanted=["data_batch_1"])
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def with_length(length: int) -> bytes:
+    body = b"%d path=abc\n" % length
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(body)
+    return info.tobuf(tarfile.USTAR_FORMAT) + body.ljust(512, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (with_size(2**70), "is larger than any file of a data set"),
+        (with_size(-(2**70)), r"x\.tar is truncated or not a tar archive: a header of -\d+ bytes"),
+        (with_length(10**30), r"x\.tar is truncated or not a tar archive"),
+    ],
+    ids=["size", "negative size", "length"],
+)
+def test_a_number_in_a_header_that_cannot_be_is_named(
+    header: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.tar").write_bytes(header + bytes(1024))
+    with pytest.raises(ValueError, match=message):
+        unpack(tmp_path / "x.tar", tmp_path, wanted={"data_batch_1"})
 
 
 def test_a_file_of_an_archive_with_holes_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
                 name = PurePosixPath(member.name).name
                 if name in wanted and member.isreg():
                     _write(tar, member, folder / name)
-    # A size that no file can have is an OverflowError where it is looked for.
+    # A length that no memory has, in a header, is an OverflowError.
     except (
         tarfile.TarError,
         EOFError,
@@ -63,7 +63,8 @@ class _Member(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
-        if not (member.isreg() or member.isdir()) and member.size > _MOST_BYTES_OF_A_HEADER:
+        too_large = not (member.isreg() or member.isdir()) and member.size > _MOST_BYTES_OF_A_HEADER
+        if too_large or member.size < 0:
             raise tarfile.ReadError(f"a header of {member.size} bytes")
         return member
 
