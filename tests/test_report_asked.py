@@ -15,7 +15,7 @@ from upright.report.asked import _ANY, _PAPER, unlike_the_paper
 from upright.report.comparable import setting_in_words
 from upright.report.page import read_contents, write_report
 from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
-from upright.report.runs import group_runs
+from upright.report.runs import group_runs, told_apart
 from upright.report.tables import to_markdown
 from upright.reproduce import Settings
 from upright.reproduce.fill import fill_tables, select
@@ -129,3 +129,28 @@ def test_an_attack_above_natural_accuracy_is_explained(natural: float, above: bo
     assert len(shown) == 3
     for sheet in shown:
         assert any(explained in note for note in sheet.notes) is above
+
+
+def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():
+    """Four of one name, all but one changed in one thing; and two that are equally usual."""
+    recipe = paper_recipe("cifar100", "std*")
+    changed = [
+        recipe,
+        replace(recipe, weight_decay=5e-4),
+        replace(recipe, steps=80_000),
+        replace(recipe, drops=(0.25, 0.5)),
+        paper_recipe("cifar100", "std"),
+        paper_recipe("cifar100", "std", batch=128),
+        paper_recipe("cifar100", "AT(rob, Wo-10)"),
+    ]
+    runs = group_runs([made_up_record(each, {"nat": 0.5}) for each in changed])
+    told = dict(zip((run.records[0].recipe_hash for run in runs), told_apart(runs), strict=True))
+    assert [told[each.hash] for each in changed] == [
+        "",
+        "weight decay 0.0005",
+        "steps 80000",
+        "drops 0.25 and 0.5",
+        "batch 64",
+        "batch 128",
+        "",
+    ]

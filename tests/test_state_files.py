@@ -178,3 +178,17 @@ def test_an_evaluation_that_is_stopped_continues_from_all_of_them(tmp_path: Path
     expected = evaluate(model, (images, labels % 2), attacks=[RandomSearch(1)], batch_size=4000)
     assert torch.equal(found.natural_loss, expected.natural_loss)
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_a_killed_process_left_half_written_goes_in_the_end(tmp_path: Path) -> None:
+    """Whichever of the files it was to be: none may be written under that name again."""
+    path, names = (
+        tmp_path / "state",
+        ("state", "state.more-1", "state.rank-2", "state.rank-2.more-3"),
+    )
+    for name in names:
+        (tmp_path / f".{name}-abcdefgh.part").write_bytes(b"half")
+    (tmp_path / ".other-abcdefgh.part").write_bytes(b"of something else")
+    files = StateFiles(path)
+    files.finish(keep(files, load(path), range(5)))
+    assert {file.name for file in tmp_path.iterdir()} == {"state", ".other-abcdefgh.part"}

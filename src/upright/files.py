@@ -117,9 +117,12 @@ def _beginning(name: str) -> str:
     return os.fsdecode(os.fsencode(name)[:_LONGEST_BEGINNING])
 
 
-def remove_left_over(folder: Path, name: str | None = None) -> None:
-    """Remove what killed processes left half written: of one file, or of all in a folder."""
-    of = "*" if name is None else glob.escape(_beginning(name))
+def remove_left_over(folder: Path, name: str | None = None, *, and_longer: bool = False) -> None:
+    """Remove what killed processes left half written: of one file, or of all in a folder.
+
+    With ``and_longer``, also of files whose names only begin so.
+    """
+    of = "*" if name is None else glob.escape(_beginning(name)) + "*" * and_longer
     for left in folder.glob(f".{of}-????????{_SUFFIX}"):
         with contextlib.suppress(OSError):  # another process writes or has removed it
             handle = os.open(left, os.O_RDWR)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from upright.evaluation.state import State, checksum, load_state, save_state
 from upright.evaluation.stream import Chunk
+from upright.files import remove_left_over
 from upright.identity import Identity
 from upright.ranks import ALONE, Ranks
 
@@ -94,6 +95,8 @@ class StateFiles:
             save_state(self.path, state)
         for file in (*ranks, *others):
             file.unlink(missing_ok=True)
+        # Of those files, too: no other will be written under their names.
+        remove_left_over(self.path.parent, self.path.name, and_longer=True)
 
 
 def _with_more(path: Path, asked: dict[str, object], older: dict[str, object]) -> State:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from upright.report.comparable import in_each_recipe, whole_recipe
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
-__all__ = ["MethodRuns", "group_runs"]
+__all__ = ["MethodRuns", "group_runs", "told_apart"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,47 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
     runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
     order = list(dict.fromkeys(run.dataset for run in runs))
     return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), run.asked, -_grid(run))))
+
+
+def told_apart(runs: Sequence[MethodRuns]) -> tuple[str, ...]:
+    """Say of each what most others of the same name do not have: of its recipe, or its precision.
+
+    Empty where the name says all.
+    """
+    alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for run in runs:
+        alike.setdefault(_name(run), []).append(_settings(run.records[0]))
+    return tuple(_apart(_settings(run.records[0]), alike[_name(run)]) for run in runs)
+
+
+def _name(run: MethodRuns) -> tuple[str, ...]:
+    return run.method, run.model, *run.setting
+
+
+def _apart(settings: dict[str, str], others: list[dict[str, str]]) -> str:
+    counts = {name: Counter(other.get(name) for other in others) for name in settings}
+    return ", ".join(
+        f"{name} {value}" for name, value in settings.items() if not _is_usual(value, counts[name])
+    )
+
+
+def _is_usual(value: str, counts: Counter[str | None]) -> bool:
+    """Whether a value is more common than any other: of two that are as common, both are told."""
+    return all(count < counts[value] for other, count in counts.items() if other != value)
+
+
+def _settings(record: Record) -> dict[str, str]:
+    """What a recipe is made of, in words; that of two networks together stays whole."""
+    recipe = {"evaluated in": record.evaluation.get("precision"), **whole_recipe(record)}
+    return {
+        name.replace("_", " "): _value(value)
+        for name, value in recipe.items()
+        if name not in ("seed", "model_digest") and not isinstance(value, dict)
+    }
+
+
+def _value(value: object) -> str:
+    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from upright.records import Record
 from upright.report.asked import ABOVE_NATURAL, above_natural, unlike_the_paper
 from upright.report.figures.runtime import time_unit
 from upright.report.model import Cell, Estimate, Table
-from upright.report.runs import MethodRuns
+from upright.report.runs import MethodRuns, told_apart
 from upright.report.saved import record_id
 
 __all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
@@ -98,14 +98,14 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     best = _best(runs)
     rows = [
         (
-            _method(run.method, run.asked, run.records[0]),
+            _method(run.method, "; ".join(filter(None, (run.asked, apart))), run.records[0]),
             *_accuracies(run, metrics, best),
             _time(run, hours),
             SheetCell(run.dataset, order=run.dataset, detail=run.variant),
             SheetCell(run.model, order=run.model),
             *_training(run),
         )
-        for run in runs
+        for run, apart in zip(runs, told_apart(runs), strict=True)
     ]
     title = "All methods: mean over seeds, with the standard error where there are several"
     return Sheet("methods", title, headings, tuple(rows), notes=_notes(rows))
@@ -133,7 +133,8 @@ def _accuracies(
 
 
 def _method(name: str, asked: str, record: Record) -> SheetCell:
-    """A method, with what it was asked that the paper was not: nobody takes one for another."""
+    """A method, with what it was asked that the paper was not, and what others of its name are not:
+    nobody takes one for another."""
     hint = f"evaluated in {record.evaluation.get('precision', 'unknown precision')}"
     return SheetCell(name, order=name, detail=asked, hint=hint, link=record_id(record))
 
