@@ -247,6 +247,25 @@ def test_a_number_in_a_header_that_cannot_be_is_named(
         unpack(tmp_path / "x.tar", tmp_path, wanted={"data_batch_1"})
 
 
+@linux
+@pytest.mark.parametrize(("characters", "count"), [(60_000, 1_000), (0, 100_000)])
+def test_headers_are_bounded_together(characters: int, count: int, tmp_path: Path) -> None:
+    """Many that are long, of characters that take four bytes each in memory; or simply many."""
+    body = f"{characters + 20} path=".encode() + b"a" * characters + "\N{TULIP}\n".encode()
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(body)
+    long = info.tobuf(tarfile.USTAR_FORMAT) + body.ljust(-(-len(body) // 512) * 512, b"\0")
+    folder = tarfile.TarInfo("folder")
+    folder.type = tarfile.DIRTYPE
+    one = (long if characters else b"") + folder.tobuf(tarfile.USTAR_FORMAT)
+    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(one * count, compresslevel=1))
+    with (
+        within(more_bytes=200 * MIB, seconds=10),
+        pytest.raises(ValueError, match=r"x\.tar\.gz is "),
+    ):
+        unpack(tmp_path / "x.tar.gz", tmp_path, wanted={"data_batch_1"})
+
+
 def test_a_file_of_an_archive_with_holes_is_refused(tmp_path: Path) -> None:
     header = bytearray(tarfile.TarInfo("data_batch_1").tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE

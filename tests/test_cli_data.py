@@ -38,6 +38,7 @@ def test_a_fetch_tells_variant_and_order_and_what_depends_on_it(capsys, monkeypa
     assert "upright: its order is not that of the published records: the first N" in said.err
     assert main(["data", "check"]) == 0
     assert "svhn: sound, rebuilt, in another order (cache/svhn)" in capsys.readouterr().out
+    Path("cache/svhn/gone").symlink_to("nowhere")  # whatever lies there, the list goes on
     assert main(["data", "list"]) == 0
     assert "rebuilt, in another order" in capsys.readouterr().out
     assert main(["data", "fetch", "svhn", "--from", "files"]) == 0

@@ -130,6 +130,30 @@ def test_json_on_standard_output_comes_after_the_table_on_standard_error(capsys)
     assert "error: --record record/records.jsonl: " in err.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("folder")
+def test_what_a_model_prints_while_its_answers_are_saved_is_no_part_of_the_json(capsys):
+    Path("talking.py").write_text(
+        "import models\n\n\n"
+        "def make():\n"
+        "    inner = models.make()\n\n"
+        "    def model(images):\n"
+        "        print('asked')\n"
+        "        return inner(images)\n\n"
+        "    return model\n"
+    )
+    assert main(["evaluate", "talking.py:make", *ASKED[:6], "--json", "-", "--save", "kept"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["images"] == 6
+    assert "asked" in err
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_for_a_standard_output_that_is_closed_is_a_failure(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["evaluate", "models.py:make", *ASKED[:6], "--json", "-"]) == 2
+    assert "error: standard output: it is closed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("option", "file", "message"),
     [

@@ -233,3 +233,18 @@ def test_weights_of_any_kind_are_known_by_every_number(pack: Callable[[Tensor], 
     known = [Identity.of(Packed(pack(each))) for each in (values, values.clone(), other)]
     assert known[0] == known[1]
     assert known[0].weights != known[2].weights
+
+
+def test_a_module_with_a_sparse_buffer_is_continued(tmp_path: Path) -> None:
+    class Sparse(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weights", torch.eye(12, 3).to_sparse())
+
+        def forward(self, images: Tensor) -> Tensor:
+            return images.flatten(1) @ self.get_buffer("weights").to_dense()
+
+    images, labels = torch.rand(6, 3, 2, 2), torch.zeros(6, dtype=torch.long)
+    asked = {"attacks": ["wo-2"], "state": tmp_path / "state"}
+    found = [evaluate(Sparse().eval(), (images, labels), **asked) for _ in range(2)]
+    assert torch.equal(found[0].natural_loss, found[1].natural_loss)

@@ -154,3 +154,10 @@ def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():
         "batch 128",
         "",
     ]
+
+
+@pytest.mark.parametrize("name", ["{x}", "{", "}", "{0.a}", "{:9000}"])
+def test_names_that_a_record_brings_are_shown_and_not_followed(name: str) -> None:
+    record = made_up_record(paper_recipe("cifar10", "std"), {"nat": 0.5})
+    strange = replace(record, evaluation=record.evaluation | {name: 3})
+    assert unlike_the_paper(strange) == f"{name} 3"

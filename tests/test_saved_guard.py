@@ -71,6 +71,7 @@ def test_altered_answers_are_not_shown(folder, tmp_path, capsys):
         ({"measured": {"nat": 95, "grid-775": 0.5}}, {}, "nat is 95, but must be a fraction"),
         ({"measured": None}, {}, "no accuracies are there"),
         ({"name": 5}, {}, "names must be text"),
+        ({"record": []}, {}, "names must be text"),
         ({"seed": 1e308}, {}, "no seed can be"),
         ({}, {"worst": np.full(7, 3 * 5 * 7)}, "worst names no pose"),
         ({}, {"worst": np.full(7, -1)}, "worst names no pose"),

@@ -14,7 +14,7 @@ from upright import RandomSearch, evaluate
 from upright.evaluation import state as one_file
 from upright.evaluation import state_files
 from upright.evaluation.state import Piece, State
-from upright.evaluation.state_files import StateFiles
+from upright.evaluation.state_files import StateFiles, UnwrittenState
 from upright.evaluation.stream import Chunk
 from upright.ranks import Ranks
 
@@ -192,3 +192,41 @@ def test_what_a_killed_process_left_half_written_goes_in_the_end(tmp_path: Path)
     files = StateFiles(path)
     files.finish(keep(files, load(path), range(5)))
     assert {file.name for file in tmp_path.iterdir()} == {"state", ".other-abcdefgh.part"}
+
+
+def test_a_disk_that_fills_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told once; when there is room again, all that was measured meanwhile is kept."""
+    full, written = [False], one_file.write_whole
+
+    def write(path: Path, content: bytes) -> None:
+        if full[0]:
+            raise OSError(28, "No space left on device", str(path))
+        written(path, content)
+
+    monkeypatch.setattr(one_file, "write_whole", write)
+    path = tmp_path / "state"
+    files, state = StateFiles(path), load(path)
+    keep(files, state, range(5))
+    full[0] = True
+    with pytest.warns(UnwrittenState, match=r"No space left on device.*goes on") as told:
+        keep(files, state, range(5, 9))
+    assert len(told) == 1
+    assert numbers_in(path) == [*range(5)]
+    full[0] = False
+    keep(files, state, range(9, 10))
+    assert numbers_in(path) == [*range(10)]
+    full[0] = True
+    files.finish(state)
+    assert numbers_in(path) == [*range(10)]
+
+
+def test_answers_that_lie_crosswise_in_memory_are_kept(tmp_path: Path) -> None:
+    data = torch.rand(20, 3, 4, 4), torch.arange(20) % 10
+    weights = torch.rand(48, 10)
+
+    def model(images: torch.Tensor) -> torch.Tensor:
+        return (weights.T @ images.flatten(1).T).T
+
+    first = evaluate(model, data, attacks=["wo-2"], state=tmp_path / "state")
+    again = evaluate(model, data, attacks=["wo-2"], state=tmp_path / "state")
+    assert torch.equal(first.attacks["wo-2"].correct, again.attacks["wo-2"].correct)

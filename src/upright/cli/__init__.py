@@ -74,7 +74,9 @@ def _plain_stderr() -> Iterator[None]:
         with contextlib.redirect_stderr(told):
             yield
     finally:
-        sys.stderr.write(printable(told.getvalue(), keep="\n"))
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError):  # where nobody listens, nothing is lost
+                sys.stderr.write(printable(told.getvalue(), keep="\n"))
 
 
 def _run(call: Callable[[], object]) -> int:

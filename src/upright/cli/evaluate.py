@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -20,7 +20,7 @@ from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
 from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, writable
-from upright.cli.outputs import Output, deliver, printing
+from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation
 from upright.data import LabelledImages, Split
@@ -128,11 +128,11 @@ class Evaluate:
         """Evaluate, print a table, and write the files that are asked for."""
         commit()  # what is edited from now on is not what evaluates
         # What a user's own code prints is no part of the JSON.
-        aside = sys.stderr if self.json == STDOUT else sys.stdout
+        stdout, aside = sys.stdout, sys.stderr if self.json == STDOUT else sys.stdout
         with contextlib.redirect_stdout(aside):
             found = self._measure()
-        if found is not None:
-            deliver(self._outputs(found))
+            if found is not None:
+                deliver(self._outputs(found, stdout))
 
     def _measure(self) -> Measured | None:
         """Do the work; None in a process that only helps the one that speaks."""
@@ -181,11 +181,11 @@ class Evaluate:
                 f"the paper's attack would have --fill {model.fill}"
             )
 
-    def _outputs(self, found: Measured) -> Iterator[Output]:
+    def _outputs(self, found: Measured, stdout: TextIO | None) -> Iterator[Output]:
         """All that is asked for; what is printed comes first."""
         yield printing(lambda: self._print(found))
         if self.json == STDOUT:
-            yield printing(lambda: print(self._as_json(found), end=""))
+            yield written_to(stdout, lambda: self._as_json(found))
         elif self.json is not None:
             file = self.json
             yield Output(f"--json {file}", lambda: write_whole(file, self._as_json(found).encode()))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TextIO
 
 from upright.cli.messages import say_error
 
-__all__ = ["Output", "deliver", "printing"]
+__all__ = ["Output", "deliver", "printing", "written_to"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,17 @@ def printing(show: Callable[[], object]) -> Output:
             sys.stdout.flush()
 
     return Output("standard output", print_all)
+
+
+def written_to(stream: TextIO | None, content: Callable[[], str]) -> Output:
+    """Text for whoever reads this stream; that it was closed from the start is a failure."""
+
+    def write() -> None:
+        if stream is None:
+            raise ValueError("it is closed; leave - out, or let something read it")
+        print(content(), end="", file=stream, flush=True)
+
+    return Output("standard output", write)
 
 
 def deliver(outputs: Iterable[Output]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tarfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from gzip import BadGzipFile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Literal, Self
@@ -21,7 +21,9 @@ _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 1 << 30  # some five times the largest; a few bytes may unpack to any number
 _MOST_BYTES_IN_ALL = 1 << 30
-_MOST_BYTES_OF_A_HEADER = 1 << 20
+_MOST_BYTES_OF_A_HEADER = 1 << 16
+_MOST_BYTES_OF_HEADERS = 1 << 24
+_MOST_MEMBERS = 10_000
 
 
 def is_archive(path: Path) -> bool:
@@ -33,9 +35,9 @@ def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
     """Write the archive's files whose names are `wanted` into `folder`."""
     try:
         with tarfile.open(archive, _packing(archive), tarinfo=_Member) as tar:
-            for member in tar:
+            for number, member in enumerate(_members(tar)):
                 _refuse_escape(archive, member)
-                _refuse_excess(archive, member)
+                _refuse_excess(archive, member, number)
                 name = PurePosixPath(member.name).name
                 if name in wanted and member.isreg():
                     _write(tar, member, folder / name)
@@ -50,6 +52,16 @@ def unpack(archive: Path, folder: Path, *, wanted: Collection[str]) -> None:
     ) as error:
         text = " ".join(str(error).split())
         raise ValueError(f"{archive.name} is truncated or not a tar archive: {text}") from error
+
+
+def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members one by one; their headers, which an archive keeps, are bounded together."""
+    headers = 0
+    for member in tar:
+        headers += member.offset_data - member.offset
+        if headers > _MOST_BYTES_OF_HEADERS:
+            raise tarfile.ReadError(f"{headers} bytes of headers")
+        yield member
 
 
 def _packing(archive: Path) -> Literal["r:gz", "r:"]:
@@ -79,8 +91,10 @@ def _refuse_escape(archive: Path, member: tarfile.TarInfo) -> None:
         raise ValueError(f"{archive.name} is refused: {member.name!r} in it is no plain file")
 
 
-def _refuse_excess(archive: Path, member: tarfile.TarInfo) -> None:
+def _refuse_excess(archive: Path, member: tarfile.TarInfo, number: int) -> None:
     """Refuse what lies too far in: what is not wanted is unpacked, too, to get past it."""
+    if number >= _MOST_MEMBERS:
+        raise ValueError(f"{archive.name} is refused: it has more files than any data set")
     if member.size > _MOST_BYTES:
         raise ValueError(f"{member.name!r} is larger than any file of a data set: {member.size}")
     if member.offset_data + member.size > _MOST_BYTES_IN_ALL:

@@ -1,4 +1,4 @@
-"""A bound on what files unpack to, for all readers of compressed data.
+"""A bound on what an `.npz` or a folder of images unpacks to.
 
 A few bytes can stand for any number of others. Photographs are packed to a tenth or a thirtieth,
 drawings to a hundredth; beyond that, and beyond what any machine has room for, it is no data set.

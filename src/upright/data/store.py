@@ -215,7 +215,8 @@ def _describe(known: KnownSet, root: Path) -> Stored:
         counts=known.counts,
         classes=len(known.classes),
         origin=facts.origin if there else None,
-        size_bytes=sum(file.stat().st_size for file in folder.iterdir()) if there else 0,
+        # A link to nothing, too, is something that may lie there.
+        size_bytes=sum(file.lstat().st_size for file in folder.iterdir()) if there else 0,
         variant=in_words(facts.identities),
     )
 

@@ -70,7 +70,7 @@ class State:
 
     def once(self, name: str, array: Tensor) -> Tensor:
         """Keep an array that is the same for all chunks, and give the one that was kept first."""
-        return self.constants.setdefault(name, array.detach().cpu())
+        return self.constants.setdefault(name, array.detach().cpu().contiguous())
 
     def joined(self, name: str) -> Tensor:
         try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,11 @@ from upright.files import remove_left_over
 from upright.identity import Identity
 from upright.ranks import ALONE, Ranks
 
-__all__ = ["StateFiles"]
+__all__ = ["StateFiles", "UnwrittenState"]
+
+
+class UnwrittenState(UserWarning):
+    """A state could not be written: the disk is full, or gone."""
 
 
 @dataclass
@@ -42,6 +47,8 @@ class StateFiles:
     """By this process: where the pieces start that each of its files has."""
     _digest: str = field(default="", init=False)
     """Of what all pieces share, when the first of the files was written."""
+    _told: bool = field(default=False, init=False)
+    """Whether it was said that a file could not be written."""
 
     def load(self, question: dict[str, object], model: object) -> State:
         """Read all files, also those of more processes than there are now."""
@@ -70,8 +77,13 @@ class StateFiles:
             starts = (chunk.start,)
         while self._written and len(self._written[-1]) <= len(starts):
             starts = self._written.pop() + starts
-        self._write(state.part(starts))
-        self._written.append(starts)
+        try:
+            self._write(state.part(starts))
+        except OSError as error:
+            self._digest = ""  # what is on the disk is no longer known: the next file has all
+            self._tell(error)
+        else:
+            self._written.append(starts)
 
     def _write(self, state: State) -> None:
         """Write the file after those that stay; the ones that it stands for go."""
@@ -89,14 +101,32 @@ class StateFiles:
         """Leave one file, with all of it."""
         if self.path is None:
             return
-        ranks = _numbered(self.path, "rank")
-        others = [more for file in (self.path, *ranks) for more in _numbered(file, "more")]
+        try:
+            self._leave_one(self.path, state)
+        except OSError as error:
+            self._tell(error)
+
+    def _tell(self, error: OSError) -> None:
+        """Warn once: what is measured does not hang on what would only save measuring it again."""
+        if not self._told:
+            warnings.warn(
+                f"the state {self.path} cannot be written ({error.strerror}); the evaluation goes "
+                "on, but what is measured meanwhile would be lost if it is stopped",
+                UnwrittenState,
+                stacklevel=2,
+            )
+        self._told = True
+
+    @staticmethod
+    def _leave_one(path: Path, state: State) -> None:
+        ranks = _numbered(path, "rank")
+        others = [more for file in (path, *ranks) for more in _numbered(file, "more")]
         if ranks or others:
-            save_state(self.path, state)
+            save_state(path, state)
         for file in (*ranks, *others):
             file.unlink(missing_ok=True)
         # Of those files, too: no other will be written under their names.
-        remove_left_over(self.path.parent, self.path.name, and_longer=True)
+        remove_left_over(path.parent, path.name, and_longer=True)
 
 
 def _with_more(path: Path, asked: dict[str, object], older: dict[str, object]) -> State:
@@ -126,6 +156,8 @@ def _older_digest(model: object) -> str | None:
     digest = hashlib.sha256()
     for name, value in state.items():
         digest.update(name.encode())
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            return None  # of which they knew nothing
         if isinstance(value, Tensor):
             flat = value.detach().cpu().contiguous().flatten()
             digest.update(flat.view(torch.uint8).numpy().tobytes())

@@ -74,4 +74,5 @@ def _in_words(name: str, value: Any) -> str:
             return TransformSpace(**value).in_words()
         except (TypeError, ValueError):  # of a file that anybody may have written
             return "other poses"
-    return _WORDS.get(name, f"{name} {{}}").format(value)
+    # Not formatted by: a record's own names are outside text.
+    return _WORDS[name].format(value) if name in _WORDS else f"{name} {value}"

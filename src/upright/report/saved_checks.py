@@ -65,8 +65,10 @@ def check_model(shown: Shown, model: SavedModel) -> None:
 
 
 def _check_about(model: SavedModel) -> None:
-    texts = (model.name, model.attack, model.method or "", model.record or "")
+    texts = (model.name, model.attack)
     _check(all(isinstance(text, str) for text in texts), "names must be text")
+    known = (model.method, model.record)
+    _check(all(text is None or isinstance(text, str) for text in known), "names must be text")
     _check(model.seed is None or _is_count(model.seed), f"no seed can be {model.seed!r}")
     _check(isinstance(model.measured, Mapping), "no accuracies are there")
     for name in ("nat", model.attack):
