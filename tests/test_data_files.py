@@ -184,6 +184,11 @@ def test_a_damaged_npz_is_named(tmp_path: Path) -> None:
         read_npz(path)
 
 
+def test_a_name_of_two_lines_is_told_in_one() -> None:
+    with pytest.raises(ValueError, match=r"^a\\nb: no such file; give the path of an \.npz file$"):
+        load_data("npz:a\nb")
+
+
 def test_an_npz_has_parts_where_its_arrays_say_so(tmp_path: Path) -> None:
     images, labels = noise(2, 5, 5, 3), np.arange(2)
     np.savez(tmp_path / "plain.npz", images=images, labels=labels)

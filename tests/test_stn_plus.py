@@ -18,6 +18,7 @@ from tiny_runs import (
     command_beside_colours,
     newest,
     register_tiny,
+    save_as_npz,
     tiny_recipe,
     tiny_run,
 )
@@ -339,11 +340,13 @@ DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3")
 
 
 def test_stn_plus_is_a_model_for_evaluate(upright: Call) -> None:
-    code, out, err = upright("evaluate", "stn-plus:loc,cls", *DATA, "--json", "result.json")
+    data = colours(30)
+    save_as_npz(data, Path("others.npz"))
+    asked = ("--data", "npz:others.npz", "--attack", "grid-3x3x3", "--json", "result.json")
+    code, out, err = upright("evaluate", "stn-plus:loc,cls", *asked)
     assert (code, err) == (0, "")
-    assert "stn-plus:loc,cls on npz:colours.npz: 48 images" in out
+    assert "stn-plus:loc,cls on npz:others.npz: 30 images" in out
     result = json.loads(Path("result.json").read_text())
-    data = colours()
     by_hand = StnPlus(load_locator(Path("loc")), load_model("cls")).eval()
     direct = evaluate(by_hand, (data.images, data.labels), attacks=["grid-3x3x3"])
     assert result["attacks"]["grid-3x3x3"]["accuracy"] == direct.attacks["grid-3x3x3"].accuracy

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from upright.data.images import LabelledImages
 from upright.data.packed import PackedArray, check_packing
 from upright.data.registry import Request, Split, data_set
+from upright.terminal import printable
 
 __all__ = ["read_npz"]
 
@@ -64,7 +65,7 @@ def _npz(request: Request) -> LabelledImages:
 def _read_pair(path: Path, split: Split, limit: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
     """As many images as wanted, and all labels."""
     if not path.is_file():
-        raise ValueError(f"{path}: no such file; give the path of an .npz file")
+        raise ValueError(f"{printable(str(path))}: no such file; give the path of an .npz file")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
     try:
