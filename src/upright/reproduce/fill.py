@@ -105,7 +105,10 @@ def _table(layout: Layout, index: Index, seeds: int) -> Table:
 
 
 def _row(layout: Layout, dataset: str, metric: str, index: Index, seeds: int) -> Row:
-    cells = [_cell(layout, dataset, method, metric, index, seeds) for method in layout.methods]
+    pooled = _pooled(dataset, metric, index)
+    cells = [
+        _cell(layout, dataset, method, metric, index, seeds, pooled) for method in layout.methods
+    ]
     # An oracle is no better than a defence, however high its numbers are.
     means = [
         None if cell is None or cell.measured is None or is_oracle(method) else cell.measured.mean
@@ -120,7 +123,13 @@ def _row(layout: Layout, dataset: str, metric: str, index: Index, seeds: int) ->
 
 
 def _cell(
-    layout: Layout, dataset: str, method: str, metric: str, index: Index, seeds: int
+    layout: Layout,
+    dataset: str,
+    method: str,
+    metric: str,
+    index: Index,
+    seeds: int,
+    pooled: float | None,
 ) -> Cell | None:
     number = printed(layout.name, dataset, method, metric)
     if number is None:
@@ -135,7 +144,7 @@ def _cell(
         above_natural=bool(measured and natural and measured.mean > natural.mean),
         difference=None
         if measured is None or misprint
-        else difference(measured, number, pooled=_pooled(dataset, metric, index)),
+        else difference(measured, number, pooled=pooled),
         note=misprint or caveat(method, metric),
         weight=chosen_weight(dataset, method),
         command="" if full else _command(layout.name, dataset, method, seeds),
