@@ -24,7 +24,7 @@ from rivals import (
 from timing import Counted, interleave, machine, print_table, seconds_of
 from torch import Tensor, nn
 
-from upright import CandidateSearch, Pose, TransformSpace, evaluate, warp
+from upright import CandidateSearch, Pose, Space, evaluate, warp
 from upright.data import load_data
 from upright.train import Recipe, load_network, train
 
@@ -99,7 +99,7 @@ class Listed(CandidateSearch):
     def passes_per_image(self) -> int:
         return len(self.poses)
 
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del space, count, generator
         return self.poses[:, None]
 

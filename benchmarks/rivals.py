@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from upright import Pose, TransformSpace
+from upright import Pose, Space
 
 __all__ = [
     "LEGEND",
@@ -66,7 +66,7 @@ def foolbox_answer(model: nn.Module, images: Tensor, labels: Tensor) -> Answer:
 
 def foolbox_poses(size: int = 32) -> Pose:
     """The poses that Foolbox tries on images of ``size`` x ``size`` pixels."""
-    return _then_turned(TransformSpace.of(3 * (size - 1) / size, 0).grid((5, 5, 1)))
+    return _then_turned(Space.of(f"shift({3 * (size - 1) / size}px) rotate(0)").grid((5, 5, 1)))
 
 
 def art_answer(model: nn.Module, images: Tensor, labels: Tensor) -> Answer:
@@ -107,9 +107,9 @@ def art_poses() -> Pose:
 
 def _then_turned(moved: Pose) -> Pose:
     """Follow each translation by each of the grid's 31 rotations."""
-    turned = TransformSpace.of(0, 30).grid((1, 1, 31))
+    turned = Space.of("shift(0px) rotate(30)").grid((1, 1, 31))
     poses = moved[:, None].compose(then=turned[None, :])
-    return Pose.unstack(poses.stack().flatten(0, 1))
+    return Pose(poses.values.flatten(0, 1))
 
 
 def _library(name: str) -> Any:

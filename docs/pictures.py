@@ -160,7 +160,7 @@ def draw_attacks(network: nn.Module, image: Tensor, label: int, path: Path) -> N
         with torch.no_grad():
             parse_attack(name).search(score, PAPER, 1, generator=torch.Generator().manual_seed(3))
         axes.imshow(landscape, cmap="Blues", aspect="auto", extent=(-3, 3, 30, -30))
-        asked = torch.cat([pose.stack().detach().reshape(-1, 3) for pose in tried]).numpy()
+        asked = torch.cat([pose.values.detach().reshape(-1, 3) for pose in tried]).numpy()
         axes.scatter(
             asked[:, 0], asked[:, 2], s=14, color="#fdae6b", edgecolor="black", linewidth=0.6
         )

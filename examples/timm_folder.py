@@ -21,7 +21,7 @@ from timm.data import ImageNetInfo, resolve_model_data_config
 from torch import Tensor
 from tyro.conf import Positional
 
-from upright import Normalised, TransformSpace, evaluate
+from upright import Normalised, evaluate
 from upright.data import LabelledImages, load_data
 from upright.sources.timm_models import load_timm
 
@@ -54,7 +54,7 @@ def main(
         network,
         (data.images, labels_in_network(data, inside.num_classes)),
         attacks=attacks,
-        space=TransformSpace.of(0.1, 30, unit="image"),
+        space="shift(10%) rotate(30)",
         only_accuracy=True,
     )
     print(f"{model} on {len(data)} images of {len(data.classes)} classes")

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from upright.warp_kernels import warp_black_bilinear
 
-from upright import Pose, TransformSpace, warp
+from spaces import rigid
+from upright import Pose, warp
 from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
 from upright.train.batch_kernels import take_rows
-from upright.warp_kernels import warp_black_bilinear
 
 
 def few_programs(*kernel: Any, **layer: Any) -> Tile:
@@ -72,7 +73,7 @@ def rounding(images: Tensor, ways: Tensor) -> dict[str, float]:
 
 def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
     """Moved images and the gradient of poses: three draws for each image, and some exact ones."""
-    poses = TransformSpace.of(3, 200).sample(6, generator=torch.Generator().manual_seed(1)).stack()
+    poses = rigid(3, 200).sample(6, generator=torch.Generator().manual_seed(1)).values
     turns = torch.tensor(
         [[0.0, 0, 0], [1, -2, 0], [0, 0, 90], [-1, 0, 180], [0, 3, -90], [2, 0, 45]]
     )
@@ -93,7 +94,7 @@ def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
 def warp_in_turn(images: Tensor, poses: Tensor) -> Tensor:
     """The warp of tensor operations, on a CPU."""
     copies = images.repeat(len(poses) // len(images), 1, 1, 1)
-    return warp(copies, Pose.unstack(poses))
+    return warp(copies, Pose(poses))
 
 
 def training(images: Tensor, ways: Tensor) -> dict[str, float]:

@@ -11,8 +11,8 @@ from upright import (
     GridSearch,
     Pose,
     RandomSearch,
+    Space,
     SpatialPGD,
-    TransformSpace,
     parse_attack,
 )
 from upright.attacks import attack_name, base
@@ -75,9 +75,7 @@ def test_a_new_attack_has_its_name_from_one_decorator(monkeypatch: pytest.Monkey
         passes_per_image = 8
         shared = True
 
-        def candidates(
-            self, space: TransformSpace, count: int, *, generator: torch.Generator
-        ) -> Pose:
+        def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
             del count, generator
             return space.grid((2, 2, 2))[:, None]
 

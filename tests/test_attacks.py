@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from spaces import rigid, rigid_box
 from upright import (
     PAPER,
     Attack,
@@ -17,12 +18,11 @@ from upright import (
     Pose,
     RandomSearch,
     SpatialPGD,
-    TransformSpace,
     WorstCase,
 )
 from upright.attacks import pick_worst
 
-SPACE = TransformSpace(max_dx=2.0, max_dy=3.0, max_angle=30.0)
+SPACE = rigid_box(max_dx=2.0, max_dy=3.0, max_angle=30.0)
 TOPS = torch.tensor([[0.3, -1.2, 7.0], [-1.9, 2.6, -29.0], [1.0, 0.0, 12.5], [0.0, 0.0, 0.0]])
 ATTACKS: list[Attack] = [
     GridSearch((3, 2, 5)),
@@ -44,8 +44,8 @@ class Hill:
     """The poses of each call, tries x images x 3."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        away = (pose.stack() - self.tops) / torch.tensor([1.0, 1.0, 10.0])
-        self.asked.append((pose.stack() + 0 * self.tops).detach().reshape(-1, len(self.tops), 3))
+        away = (pose.values - self.tops) / torch.tensor([1.0, 1.0, 10.0])
+        self.asked.append((pose.values + 0 * self.tops).detach().reshape(-1, len(self.tops), 3))
         return -(away**2).sum(-1)
 
     @property
@@ -81,23 +81,23 @@ class TestEveryAttack:
     def test_stays_in_the_space_while_it_searches(self, attack: Attack) -> None:
         hill = Hill(tops=100 * torch.ones(4, 3))
         search(attack, hill)
-        assert all(SPACE.contains(Pose.unstack(poses)).all() for poses in hill.asked)
+        assert all(SPACE.contains(Pose(poses)).all() for poses in hill.asked)
 
     @every_attack
     def test_does_not_depend_on_the_scale_of_the_score(self, attack: Attack) -> None:
         plain, stretched = search(attack, Hill()), search(attack, lambda pose: 5 * Hill()(pose) - 3)
-        assert torch.equal(plain.pose.stack(), stretched.pose.stack())
+        assert torch.equal(plain.pose.values, stretched.pose.values)
 
     @every_attack
     def test_the_same_generator_gives_the_same_search(self, attack: Attack) -> None:
         once, again = search(attack, Hill(), seed=3), search(attack, Hill(), seed=3)
-        assert torch.equal(once.pose.stack(), again.pose.stack())
+        assert torch.equal(once.pose.values, again.pose.values)
 
     @every_attack
     def test_the_worst_pose_alone_is_that_of_the_search(self, attack: Attack) -> None:
         hill = Hill()
         pose = attack.worst_pose(hill, SPACE, len(TOPS), generator=generator())
-        assert torch.equal(pose.stack(), search(attack, Hill()).pose.stack())
+        assert torch.equal(pose.values, search(attack, Hill()).pose.values)
         assert hill.passes == attack.passes_of_worst_pose * len(TOPS)
         assert attack.passes_of_worst_pose <= attack.passes_per_image
 
@@ -110,9 +110,9 @@ class TestEveryAttack:
 
     @every_attack
     def test_zero_limits_leave_the_zero_pose(self, attack: Attack) -> None:
-        nowhere = TransformSpace.of(0, 0)
+        nowhere = rigid(0, 0)
         found = attack.search(Hill(), nowhere, len(TOPS), generator=generator())
-        assert not found.pose.stack().any()
+        assert not found.pose.values.any()
 
     @every_attack
     def test_global_random_state_is_left_alone(self, attack: Attack) -> None:
@@ -123,7 +123,7 @@ class TestEveryAttack:
 
 class TestGridSearch:
     def test_finds_the_best_pose_of_the_grid(self) -> None:
-        found = search(GridSearch((5, 4, 7)), Hill()).pose.stack()
+        found = search(GridSearch((5, 4, 7)), Hill()).pose.values
         values = [
             [-2, -1, 0, 1, 2],
             [-3, -1, 1, 3],
@@ -160,10 +160,10 @@ class TestRandomSearch:
     def test_every_image_and_every_try_draws_its_own_pose(self) -> None:
         poses = RandomSearch(6).candidates(SPACE, 5, generator=generator())
         assert poses.shape == (6, 5)
-        assert len(poses.stack().reshape(-1, 3).unique(dim=0)) == 30
+        assert len(poses.values.reshape(-1, 3).unique(dim=0)) == 30
 
     def test_draws_fill_the_continuous_box(self) -> None:
-        drawn = RandomSearch(50).candidates(SPACE, 60, generator=generator()).stack()
+        drawn = RandomSearch(50).candidates(SPACE, 60, generator=generator()).values
         limits = torch.tensor(SPACE.limits)
         for quantile in (0.1, 0.5, 0.9):
             expected = limits * (2 * quantile - 1)
@@ -173,7 +173,7 @@ class TestRandomSearch:
     def test_takes_the_worst_of_its_own_draws(self) -> None:
         hill = Hill()
         found = search(RandomSearch(8), hill)
-        scores = Hill()(Pose.unstack(hill.asked[0]))
+        scores = Hill()(Pose(hill.asked[0]))
         assert torch.equal(found.score, scores.max(0).values)
 
     def test_more_tries_find_worse_poses(self) -> None:
@@ -190,7 +190,7 @@ class TestRandomSearch:
     def test_fewer_images_have_the_first_draws_of_more(self) -> None:
         few = RandomSearch(4).candidates(SPACE, 3, generator=generator())
         many = RandomSearch(4).candidates(SPACE, 100, generator=generator())
-        assert torch.equal(few.stack(), many[:, :3].stack())
+        assert torch.equal(few.values, many[:, :3].values)
 
     def test_at_least_one_try(self) -> None:
         with pytest.raises(ValueError, match="a random search needs at least 1 try, but got 0"):
@@ -201,18 +201,18 @@ class TestSpatialPGD:
     def test_climbs(self) -> None:
         hill = Hill(tops=TOPS[:3])
         found = search(SpatialPGD(), hill, 3)
-        start = Hill(tops=TOPS[:3])(Pose.unstack(hill.asked[0][0]))
+        start = Hill(tops=TOPS[:3])(Pose(hill.asked[0][0]))
         assert (found.score > start).all()
 
     def test_reaches_the_top_to_within_a_step(self) -> None:
         attack = SpatialPGD(steps=300, step_size=(0.05, 0.05, 0.5))
-        away = (search(attack, Hill()).pose.stack() - TOPS).abs()
+        away = (search(attack, Hill()).pose.values - TOPS).abs()
         assert (away <= torch.tensor([0.05, 0.05, 0.5]) + 1e-4).all()
 
     def test_each_step_has_the_size_it_was_given_in_px_px_and_degrees(self) -> None:
         hill = Hill(tops=torch.full((5, 3), 100.0))
         attack = SpatialPGD(steps=2, step_size=(0.1, 0.2, 3.0))
-        wide = TransformSpace.of(50, 90)
+        wide = rigid(50, 90)
         attack.search(hill, wide, 5, generator=generator())
         steps = torch.cat(hill.asked).diff(dim=0)
         torch.testing.assert_close(steps, torch.tensor([0.1, 0.2, 3.0]).expand_as(steps))
@@ -225,10 +225,10 @@ class TestSpatialPGD:
     def test_ends_on_the_border_when_the_top_is_outside(self) -> None:
         attack = SpatialPGD(steps=20, step_size=(1.0, 1.0, 10.0))
         found = search(attack, Hill(tops=torch.tensor([[90.0, -90.0, 900.0]])), 1)
-        assert found.pose.stack().tolist() == [[2, -3, 30]]
+        assert found.pose.values.tolist() == [[2, -3, 30]]
 
     def test_starts_from_another_random_pose_for_each_image(self) -> None:
-        starts = search(SpatialPGD(steps=0), Hill(tops=torch.zeros(50, 3)), 50).pose.stack()
+        starts = search(SpatialPGD(steps=0), Hill(tops=torch.zeros(50, 3)), 50).pose.values
         assert len(starts.unique(dim=0)) == 50
         assert (starts.abs().amax(0) > 0.9 * torch.tensor(SPACE.limits)).all()
 
@@ -238,7 +238,7 @@ class TestSpatialPGD:
         ends = torch.cat(hill.asked[2::3])
         assert len(ends) == 5
         assert len(torch.cat(hill.asked[::3]).reshape(-1, 3).unique(dim=0)) == 5 * len(TOPS)
-        assert torch.equal(found.score, Hill()(Pose.unstack(ends)).max(0).values)
+        assert torch.equal(found.score, Hill()(Pose(ends)).max(0).values)
 
     def test_the_pose_alone_saves_the_last_pass(self) -> None:
         hill = Hill()
@@ -257,7 +257,7 @@ class TestSpatialPGD:
         with torch.no_grad():
             found = search(SpatialPGD(), Hill())
         assert not found.score.requires_grad
-        assert not found.pose.stack().requires_grad
+        assert not found.pose.values.requires_grad
 
     def test_a_score_without_gradient_is_refused(self) -> None:
         with pytest.raises(ValueError, match=r"this model gives none; use .* grid-775 or wo-10"):

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from spaces import rigid
 from tiny_runs import names, tiny_recipe
-from upright import TransformSpace
 from upright.records import Origin
 from upright.train import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 
@@ -280,7 +280,7 @@ class TestWhoseRunItIs:
         run_with(tmp_path, 10)
         before = names(tmp_path)
         with pytest.raises(ValueError, match="belongs to another recipe") as caught:
-            begin(tmp_path, resume=resume, seed=5, space=TransformSpace.of(2, 30))
+            begin(tmp_path, resume=resume, seed=5, space=rigid(2, 30))
         assert "seed 5 instead of 0" in str(caught.value)
         assert "space" in str(caught.value)
         assert "steps" not in str(caught.value)

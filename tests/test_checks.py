@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import Evaluation, GridSearch, SuspiciousInput, TransformSpace, evaluate
+from spaces import rigid_box
+from upright import Evaluation, GridSearch, SuspiciousInput, evaluate
 
 IMAGES = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -89,7 +90,7 @@ class TestOutputs:
 
         named = r"image 555, counted from 0, at dx 2 px, dy -1 px, angle 0 degrees; check its"
         attacks = [GridSearch((5, 3, 1))]
-        space = TransformSpace(max_dx=2, max_dy=1, max_angle=0)
+        space = rigid_box(max_dx=2, max_dy=1, max_angle=0)
         with pytest.raises(ValueError, match=named):
             measure(
                 fragile,

@@ -19,7 +19,8 @@ from PIL import Image
 from torch import Tensor
 
 import upright
-from upright import GridSearch, RandomSearch, TransformSpace, evaluate
+from spaces import rigid
+from upright import GridSearch, RandomSearch, evaluate
 from upright.cli import main
 from upright.data import load_data
 from upright.sources import load_model
@@ -158,7 +159,7 @@ class TestEvaluate:
             load_model("models.py:make"),
             (scene.images, scene.labels),
             attacks=[RandomSearch(3), GridSearch((3, 3, 5))],
-            space=TransformSpace.of(2, 20),
+            space=rigid(2, 20),
             only_accuracy=True,
         ).summary()
         assert untimed(result).items() >= untimed(direct).items()
@@ -205,7 +206,7 @@ class TestEvaluate:
             load_model("models.py:make"),
             (scene.images, scene.labels),
             attacks=["grid-3x3x5"],
-            space=TransformSpace.of(2, 30),
+            space=rigid(2, 30),
         ).attacks["grid-3x3x5"]
         details = result["details"]["attacks"]["grid-3x3x5"]
         assert details["worst_dx_px"] == direct.worst_pose.dx.tolist()

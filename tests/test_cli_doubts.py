@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from spaces import rigid
 from tiny_runs import Call, colours, command_beside_colours, register_tiny
 from upright import SuspiciousInput
 from upright.cli.options import parse_space
-from upright.space import TransformSpace
 
 SEEN = "run was trained on these very images, so this is no test; give images that it has not seen"
 RUN = ("train", "std", "--model", "tiny", "--steps", 2, "--batch", 6, "--out", "run", "--data")
@@ -99,7 +99,7 @@ def test_a_translation_below_a_pixel_is_told_from_a_part_of_the_size(
 ) -> None:
     with pytest.warns(SuspiciousInput, match=f"{text} is {text} px, .* is meant, write {percent}"):
         space = parse_space(text, 30)
-    assert space == TransformSpace.of(float(text), 30)
+    assert space == rigid(float(text), 30)
 
 
 @pytest.mark.parametrize("text", ["0", "1", "3", "1.5", "0.1%", "10%"])

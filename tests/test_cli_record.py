@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import upright
+from spaces import rigid
 from tiny_sets import shuffled, tiny
-from upright import TransformSpace, evaluate, origin
+from upright import evaluate, origin
 from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
@@ -196,7 +197,7 @@ def test_an_evaluation_with_a_state_has_one_record_however_often_it_is_continued
         ({}, ["--split", "train"], set()),
         ({"model": "convnet"}, [], set()),
         ({"data": "glyphs", "train_images": 8}, [], set()),
-        ({"space": TransformSpace.of(3, 20)}, [], set()),
+        ({"space": rigid(3, 20)}, [], set()),
     ],
 )
 def test_the_paper_s_accuracy_stands_beside_one_that_was_measured_as_in_the_paper(

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from bars import HEIGHT, WIDTH, bars, trained_network
 from reference import Array, Fill, scipy_warp
+from spaces import rigid_box
 from upright import (
     Attack,
     Evaluation,
     GridSearch,
     RandomSearch,
     SpatialPGD,
-    TransformSpace,
     evaluate,
 )
 from upright.evaluation.result import wilson_interval
@@ -31,7 +31,7 @@ from upright.evaluation.result import wilson_interval
 COUNT = 40
 IMAGES, LABELS = bars(COUNT, seed=2)
 LIMITS, COUNTS = (1.0, 0.5, 15.0), (3, 3, 7)
-SPACE = TransformSpace(max_dx=LIMITS[0], max_dy=LIMITS[1], max_angle=LIMITS[2])
+SPACE = rigid_box(max_dx=LIMITS[0], max_dy=LIMITS[1], max_angle=LIMITS[2])
 GRID, NAME = GridSearch(COUNTS), "grid-3x3x7"
 
 every_fill = pytest.mark.parametrize("fill", ["black", "reflection", "border"])
@@ -104,7 +104,7 @@ def test_brute_force_agrees_on_worst_pose_and_loss_of_every_image(fill: Fill) ->
     result, expected = measured(fill).attacks[NAME], brute_force(fill)
     assert result.worst_pose is not None
     assert result.worst_loss is not None
-    assert [tuple(pose) for pose in result.worst_pose.stack().tolist()] == expected.worst
+    assert [tuple(pose) for pose in result.worst_pose.values.tolist()] == expected.worst
     np.testing.assert_allclose(result.worst_loss, expected.worst_loss, rtol=0, atol=1e-9)
 
 
@@ -150,7 +150,7 @@ def test_an_image_misclassified_as_it_is_counts_only_where_that_pose_is_tried(
 
 
 def test_limits_relative_to_the_image_are_resolved_by_its_size() -> None:
-    relative = TransformSpace(
+    relative = rigid_box(
         max_dx=LIMITS[0] / WIDTH, max_dy=LIMITS[1] / HEIGHT, max_angle=LIMITS[2], unit="image"
     )
     again = evaluate(trained_network(), (IMAGES, LABELS), attacks=[GRID], space=relative)
@@ -172,7 +172,7 @@ def test_other_attacks_report_what_the_model_says_at_their_worst_pose(
     assert result.forward_passes == attack.passes_per_image * count
     assert SPACE.contains(result.worst_pose).all()
     for i in range(count):
-        dx, dy, angle = result.worst_pose.stack()[i].tolist()
+        dx, dy, angle = result.worst_pose.values[i].tolist()
         right, loss = answer(scipy_warp(IMAGES[i].numpy(), dx, dy, angle), int(LABELS[i]))
         assert result.correct[i] == right
         assert result.worst_loss[i].item() == pytest.approx(loss, abs=1e-9)

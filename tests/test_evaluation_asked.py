@@ -44,7 +44,7 @@ def test_spelling_of_a_name_does_not_change_the_draws() -> None:
     other = evaluate(network, data, attacks=["WO-3"]).attacks["WO-3"]
     assert one.worst_pose is not None
     assert other.worst_pose is not None
-    assert torch.equal(one.worst_pose.stack(), other.worst_pose.stack())
+    assert torch.equal(one.worst_pose.values, other.worst_pose.values)
 
 
 def test_attack_without_a_name_is_refused() -> None:
@@ -114,8 +114,8 @@ def test_shared_poses_have_a_slope_for_each_image() -> None:
     shared = torch.tensor([[0.3, 0.2, 5.0], [-0.4, 0.1, -7.0]], dtype=torch.float64)
     position = shared[:, None].requires_grad_()
     each = shared[:, None].repeat(1, 5, 1).requires_grad_()
-    (slope,) = torch.autograd.grad(score(Pose.unstack(position)).sum(), position)
-    (slopes,) = torch.autograd.grad(score(Pose.unstack(each)).sum(), each)
+    (slope,) = torch.autograd.grad(score(Pose(position)).sum(), position)
+    (slopes,) = torch.autograd.grad(score(Pose(each)).sum(), each)
     assert torch.allclose(slope, slopes.sum(1, keepdim=True))
 
 

@@ -130,7 +130,7 @@ def assert_begins_as_expected(evaluation: Evaluation, count: int) -> None:
         assert torch.equal(result.correct, other.correct[:count])
         assert result.worst_pose is not None
         assert other.worst_pose is not None
-        assert torch.equal(result.worst_pose.stack(), other.worst_pose.stack()[:count])
+        assert torch.equal(result.worst_pose.values, other.worst_pose.values[:count])
         assert (result.fooled is None) == (other.fooled is None)
         if result.fooled is not None and other.fooled is not None:
             assert torch.equal(result.fooled.unpack(), other.fooled.unpack()[:count])

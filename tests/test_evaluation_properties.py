@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from upright import Attack, Evaluation, GridSearch, RandomSearch, SpatialPGD, TransformSpace
+from spaces import rigid
+from upright import Attack, Evaluation, GridSearch, RandomSearch, Space, SpatialPGD
 from upright import evaluate as evaluate_any
 
 few = settings(max_examples=20)
@@ -29,7 +30,7 @@ class Case:
 
     seed: int
     count: int
-    space: TransformSpace
+    space: Space
 
     @property
     def data(self) -> tuple[Tensor, Tensor]:
@@ -53,7 +54,7 @@ class Case:
 
 limits = st.floats(0.1, 2)
 spaces = st.builds(
-    TransformSpace, max_dx=limits, max_dy=limits, max_angle=st.floats(1, 60), unit=st.just("px")
+    Space, max_dx=limits, max_dy=limits, max_angle=st.floats(1, 60), unit=st.just("px")
 )
 cases = st.builds(Case, seed=st.integers(0, 10_000), count=st.integers(1, 24), space=spaces)
 many = st.builds(Case, seed=st.integers(0, 10_000), count=st.just(1030), space=spaces)
@@ -75,7 +76,7 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
     same_loss(one.natural_loss, other.natural_loss)
     result, again = only_result(one), only_result(other)
     assert torch.equal(result.correct, again.correct)
-    assert torch.equal(result.worst_pose.stack(), again.worst_pose.stack())
+    assert torch.equal(result.worst_pose.values, again.worst_pose.values)
     same_loss(result.worst_loss, again.worst_loss)
     assert torch.equal(result.worst_class, again.worst_class)
     if result.fooled is not None:
@@ -85,7 +86,7 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
 @few
 @given(cases, attacks)
 def test_zero_limits_give_the_natural_accuracy(case: Case, attack: Attack) -> None:
-    still = Case(case.seed, case.count, TransformSpace.of(0, 0))
+    still = Case(case.seed, case.count, rigid(0, 0))
     evaluation = still.evaluate(attack)
     assert torch.equal(only_result(evaluation).correct, evaluation.natural_correct)
     same_loss(only_result(evaluation).worst_loss, evaluation.natural_loss)
@@ -174,7 +175,7 @@ def test_the_result_does_not_depend_on_the_order_of_images(
     shuffled = only_result(case.evaluate(grid, data=(images[order], labels[order])))
     assert torch.equal(shuffled.correct, straight.correct[order])
     assert torch.equal(shuffled.fooled.unpack(), straight.fooled.unpack()[order])
-    assert torch.equal(shuffled.worst_pose.stack(), straight.worst_pose.stack()[order])
+    assert torch.equal(shuffled.worst_pose.values, straight.worst_pose.values[order])
 
 
 @few
@@ -247,7 +248,7 @@ def test_the_same_generator_gives_the_same_result(case: Case, attack: Attack, se
 def test_another_seed_gives_other_poses(case: Case, attack: Attack, seed: int) -> None:
     one = only_result(case.evaluate(attack, generator=torch.Generator().manual_seed(seed)))
     two = only_result(case.evaluate(attack, generator=torch.Generator().manual_seed(seed + 1)))
-    assert not (one.worst_pose.stack() == two.worst_pose.stack()).all(-1).any()
+    assert not (one.worst_pose.values == two.worst_pose.values).all(-1).any()
 
 
 @few
@@ -268,5 +269,5 @@ def test_an_images_draws_do_not_depend_on_the_images_after_it(
     case: Case, attack: Attack, limit: int
 ) -> None:
     all_images, first = only_result(case.evaluate(attack)), case.evaluate(attack, limit=limit)
-    expected = all_images.worst_pose.stack()[:limit]
-    assert torch.equal(only_result(first).worst_pose.stack(), expected)
+    expected = all_images.worst_pose.values[:limit]
+    assert torch.equal(only_result(first).worst_pose.values, expected)

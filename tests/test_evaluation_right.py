@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bars import bars, trained_network
 from reference import scipy_warp
+from spaces import rigid
 from upright import (
     Attack,
     AttackResult,
@@ -21,7 +22,6 @@ from upright import (
     GridSearch,
     RandomSearch,
     SpatialPGD,
-    TransformSpace,
     evaluate,
 )
 from upright.attacks import WorstCase
@@ -30,7 +30,7 @@ from upright.evaluation.state import load_state, save_state
 
 COUNT = 40
 IMAGES, LABELS = bars(COUNT, seed=2)
-SPACE = TransformSpace.of(1, 25)
+SPACE = rigid(1, 25)
 GRID = GridSearch((1, 3, 5))
 EVERY: list[Attack] = [GRID, GridSearch((2, 2, 2)), RandomSearch(2), SpatialPGD(steps=2)]
 
@@ -69,7 +69,7 @@ class TestTop:
     @pytest.mark.parametrize("only_accuracy", [False, True])
     def test_brute_force_agrees(self, top: int, only_accuracy: bool) -> None:
         """An image is right under an attack only if it is so at every pose."""
-        poses = SPACE.grid(GRID.counts).stack().tolist()
+        poses = SPACE.grid(GRID.counts).values.tolist()
         first = [order(image)[:top] for image in IMAGES]
         found = measure(GRID, top=top, only_accuracy=only_accuracy)
         natural = [label in few for label, few in zip(LABELS.tolist(), first, strict=True)]
@@ -135,7 +135,7 @@ class TestClasses:
         result = measure(attack).attacks[str(attack)]
         assert result.worst_pose is not None
         assert result.worst_class is not None
-        for i, pose in enumerate(result.worst_pose.stack().tolist()):
+        for i, pose in enumerate(result.worst_pose.values.tolist()):
             assert result.worst_class[i] == order(scipy_warp(IMAGES[i].numpy(), *pose))[0]
         assert torch.equal(result.worst_class == LABELS, result.correct)
 
@@ -168,7 +168,7 @@ class TestClasses:
         assert found.forward_passes == 3 * COUNT
         assert found.worst_class is not None
         assert found.worst_class.dtype == expected.dtype
-        for i, pose in enumerate(found.worst_pose.stack().tolist()):
+        for i, pose in enumerate(found.worst_pose.values.tolist()):
             assert found.worst_class[i] == order(scipy_warp(IMAGES[i].numpy(), *pose))[0]
 
 
@@ -206,8 +206,8 @@ class TestIdentity:
         here = as_it_is_is_worse(plain, bare)
         assert result.worst_pose is not None
         assert bare.worst_pose is not None
-        expected = torch.where(here[:, None], 0.0, bare.worst_pose.stack())
-        assert torch.equal(result.worst_pose.stack(), expected)
+        expected = torch.where(here[:, None], 0.0, bare.worst_pose.values)
+        assert torch.equal(result.worst_pose.values, expected)
         losses = torch.where(here, plain.natural_loss, bare.worst_loss)
         assert torch.equal(result.worst_loss, losses)
 

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from bars import bars, trained_network
+from spaces import rigid
 from upright import (
     Attack,
     Evaluation,
     GridSearch,
     RandomSearch,
     SpatialPGD,
-    TransformSpace,
     evaluate,
 )
 from upright.evaluation import run
 from upright.models import in_half_precision
 
-SPACE = TransformSpace.of(1, 15)
+SPACE = rigid(1, 15)
 ATTACKS: list[Attack] = [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)]
 PASSES = 1 + 12 + 3 + 3
 MANY = bars(1100, seed=4)  # three chunks
@@ -67,10 +67,10 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
         for left, right in ((result.worst_pose, again.worst_pose), (result.fooled, again.fooled)):
             assert (left is None) == (right is None)
         if result.worst_pose is not None and again.worst_pose is not None:
-            assert torch.equal(result.worst_pose.stack(), again.worst_pose.stack())
+            assert torch.equal(result.worst_pose.values, again.worst_pose.values)
         if result.fooled is not None and again.fooled is not None:
             assert torch.equal(result.fooled.bits, again.fooled.bits)
-            assert torch.equal(result.fooled.poses.stack(), again.fooled.poses.stack())
+            assert torch.equal(result.fooled.poses.values, again.fooled.poses.values)
 
 
 class TestMemory:
@@ -211,7 +211,7 @@ class TestState:
         ("changed", "named"),
         [
             ({"attacks": ["wo-2"]}, "attacks"),
-            ({"space": TransformSpace.of(1, 20)}, "space"),
+            ({"space": rigid(1, 20)}, "space"),
             ({"only_accuracy": True}, "only accuracy"),
             ({"fill": "border"}, "warp"),
             ({"interpolation": "nearest"}, "warp"),

@@ -214,11 +214,11 @@ def test_warp_on_the_gpu_is_warp_on_the_cpu() -> None:
 def test_gradient_of_poses_on_the_gpu_is_that_on_the_cpu() -> None:
     generator = torch.Generator().manual_seed(0)
     images, ways = (torch.rand(5, 3, 40, 27, generator=generator) for _ in range(2))
-    poses = PAPER.sample(5, generator=generator).stack()
+    poses = PAPER.sample(5, generator=generator).values
     found = []
     for device in ("cpu", "cuda"):
         leaf = poses.to(device).requires_grad_()
-        total = (warp(images.to(device), Pose.unstack(leaf)) * ways.to(device)).sum()
+        total = (warp(images.to(device), Pose(leaf)) * ways.to(device)).sum()
         found.append(torch.autograd.grad(total, leaf)[0].cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
 

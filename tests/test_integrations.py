@@ -12,7 +12,8 @@ from torch import Tensor
 
 import upright
 from bars import bars, trained_network
-from upright import Attack, Pose, RandomSearch, Score, TransformSpace, WorstCase
+from spaces import rigid, rigid_box
+from upright import Attack, Pose, RandomSearch, Score, Space, WorstCase
 from upright.evaluation.question import Question
 from upright.integrations.measure import Measurement
 from upright.integrations.placed import attack_at, places
@@ -50,17 +51,17 @@ class Best(Attack):
         return "best"
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         own, shared = space.sample(count, generator=generator), Pose.zeros(1, 1)
         value, other = score(own), score(shared)[0]
-        stacked = torch.where((value >= other)[:, None], own.stack(), 0.0)
-        return WorstCase(Pose.unstack(stacked), torch.maximum(value, other), 2 * count)
+        stacked = torch.where((value >= other)[:, None], own.values, 0.0)
+        return WorstCase(Pose(stacked), torch.maximum(value, other), 2 * count)
 
 
 def test_an_attack_finds_for_some_images_what_it_finds_for_them_among_all() -> None:
     target = torch.linspace(-3, 3, 40)
-    space, asked = TransformSpace(), []
+    space, asked = rigid_box(), []
 
     def score(of: Tensor) -> Score:
         def value(pose: Pose) -> Tensor:
@@ -79,13 +80,13 @@ def test_an_attack_finds_for_some_images_what_it_finds_for_them_among_all() -> N
     some = attack_at(Best(), part, question).search(
         score(target[25:35]), space, 10, generator=unused
     )
-    assert torch.equal(some.pose.stack(), all_of_them.pose.stack()[25:35])
+    assert torch.equal(some.pose.values, all_of_them.pose.values[25:35])
     assert torch.equal(some.score, all_of_them.score[25:35])
     assert asked == [10, 1]  # those before cost nothing
 
 
 def test_a_measurement_takes_every_option_of_evaluate() -> None:
-    options = {"space": TransformSpace.of(1, 15), "fill": "border", "limit": 20}
+    options = {"space": rigid(1, 15), "fill": "border", "limit": 20}
     network, data = trained_network(), bars(40, seed=2)
     found = Measurement(["wo-2"], options=options).evaluate(network, network, data)
     expected = upright.evaluate(network, data, attacks=["wo-2"], **options)
@@ -115,6 +116,6 @@ def test_a_measurement_s_question_draws_what_evaluate_draws(seed: int | None) ->
     ).attacks["wo-2"]
     (attack,) = question.attacks.values()
     assert isinstance(attack, RandomSearch)
-    drawn = attack.candidates(TransformSpace(), 20, generator=question.generator(attack, 0)).stack()
+    drawn = attack.candidates(rigid_box(), 20, generator=question.generator(attack, 0)).values
     assert found.worst_pose is not None
-    assert (drawn == found.worst_pose.stack()).all(-1).any(0).all()
+    assert (drawn == found.worst_pose.values).all(-1).any(0).all()

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bars import bars, trained_network
-from upright import TransformSpace, evaluate
+from spaces import rigid
+from upright import evaluate
 
 transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")
 pytest.importorskip("accelerate", reason="the extra huggingface is not installed")
@@ -25,7 +26,7 @@ from upright.integrations.huggingface import WorstCaseAccuracy  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
 
 DATA, OTHERS = bars(40, seed=2), bars(30, seed=7)
-SPACE = TransformSpace.of(1, 15)
+SPACE = rigid(1, 15)
 ATTACKS = ["wo-2", "grid-2x2x3"]
 
 

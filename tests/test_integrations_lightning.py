@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from bars import bars, trained_network
 from crew import Crew
-from upright import Normalised, TransformSpace, evaluate
+from spaces import rigid
+from upright import Normalised, evaluate
 from upright.integrations.measure import without_shares
 from upright.ranks import Ranks
 
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Lightning's own
 
 DATA, OTHERS = bars(40, seed=2), bars(30, seed=7)
 MANY = bars(1025, seed=8)  # three chunks for two devices; see evaluation/stream.py
-SPACE = TransformSpace.of(1, 15)
+SPACE = rigid(1, 15)
 ATTACKS = ["wo-2", "grid-2x2x3"]
 
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from bars import bars, trained_network
-from upright import Normalised, SpatialPGD, TransformSpace, evaluate
+from spaces import rigid
+from upright import Normalised, SpatialPGD, evaluate
 
 torchmetrics = pytest.importorskip("torchmetrics")
 
@@ -22,7 +23,7 @@ from upright.integrations.torchmetrics import WorstCaseAccuracy  # noqa: E402
 
 CHUNK = 512  # images; see evaluation/stream.py
 DATA = bars(CHUNK + 88, seed=4)
-SPACE = TransformSpace.of(1, 15)
+SPACE = rigid(1, 15)
 ATTACKS = ["grid-2x2x3", "wo-2", SpatialPGD(steps=1, step_size=(0.5, 0.5, 9))]
 
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=str)
@@ -154,7 +155,7 @@ def test_a_pickled_metric_continues() -> None:
 def test_a_collection_measures_each_metric_by_itself() -> None:
     """torchmetrics takes metrics whose states are equal after the first batch for one."""
     network = trained_network()
-    wide, narrow = TransformSpace.of(1, 90), TransformSpace.of(0, 0)
+    wide, narrow = rigid(1, 90), rigid(0, 0)
     together = torchmetrics.MetricCollection(
         {
             "wide": WorstCaseAccuracy(network, "grid-3x3x7", space=wide),

@@ -109,7 +109,7 @@ def test_the_search_maximises_the_loss_of_each_image(case: str) -> None:
                 for i in range(len(grid))
             ]
         )
-    assert torch.equal(pose.stack(), grid.stack()[losses.argmax(0)])
+    assert torch.equal(pose.values, grid.values[losses.argmax(0)])
 
 
 def focal(logits: Tensor, labels: Tensor) -> Tensor:

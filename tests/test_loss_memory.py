@@ -52,7 +52,7 @@ def test_no_more_images_are_asked_about_than_there_is_room_and_the_poses_stay(
     assert training == unlimited
     assert sum(sizes) == sum(map(len, whole.seen[:-1]))
     for target, pose in expected.poses.items():
-        torch.testing.assert_close(found.poses[target].stack(), pose.stack(), rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.poses[target].values, pose.values, rtol=0, atol=1e-9)
     torch.testing.assert_close(found.total, expected.total, rtol=0, atol=1e-10)
 
 
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_halved_and_remembered(text: str) -> None:
     objective = RegularizedLoss(text, generator=generator)
     found = objective(model, IMAGES.double(), LABELS)
     for target, pose in expected.poses.items():
-        torch.testing.assert_close(found.poses[target].stack(), pose.stack(), rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.poses[target].values, pose.values, rtol=0, atol=1e-9)
     (room,) = objective._rooms.values()
     if "S-PGD" not in text:
         assert room.batch_size <= 4

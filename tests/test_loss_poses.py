@@ -20,7 +20,7 @@ RANDOM = ["std*", "AT(rob, Wo-4)", "L2(rob, S-PGD)"]
 def poses(loss: nn.Module, calls: int = 1) -> list[Any]:
     """What a loss draws; a LocNet's shows in its value alone."""
     found = [loss(lambda x: x.flatten(1)[:, :5], IMAGES, LABELS).poses for _ in range(calls)]
-    return [[pose.stack().tolist() for pose in each.values()] for each in found]
+    return [[pose.values.tolist() for pose in each.values()] for each in found]
 
 
 def seeded(text: str, seed: int) -> RegularizedLoss:

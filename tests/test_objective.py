@@ -14,7 +14,7 @@ from torch import Tensor
 from upright.attacks import Attack, Score, WorstCase
 from upright.objective import Objective, RegularizedLoss
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.warp import Fill, Interpolation, warp
 from witness import CLASSES, COUNT, IMAGES, LABELS, SEARCHES, Witness
 
@@ -179,7 +179,7 @@ class Nudge(Attack):
     passes_per_image: int = 2
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         del space, generator
         left, right = Pose.of(dx=[-1.0] * count), Pose.of(dx=[1.0] * count)

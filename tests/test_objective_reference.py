@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from paper_objective import LIMITS, Expected, Method, Wanted, draw, reference
 from upright.objective import LossTerms, Objective, RegularizedLoss, Target
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 REGULARIZERS = ("AT", "L2", "KL", "ALP", "KL-C")
 BATCHES = ("nat", "rob", "mix")
@@ -25,7 +25,7 @@ CHANNELS, HEIGHT, WIDTH, CLASSES = 2, 6, 7, 5
 LABELS = [4, 0, 2, 2]
 
 
-class DoubleSpace(TransformSpace):
+class DoubleSpace(Space):
     """The reference's box and its draws, which are in float64."""
 
     def sample(
@@ -36,7 +36,7 @@ class DoubleSpace(TransformSpace):
     ) -> Pose:
         assert generator is not None
         assert device is None
-        return Pose.unstack(draw(generator, *shape))
+        return Pose(draw(generator, *shape))
 
 
 SPACE = DoubleSpace(max_dx=LIMITS[0], max_dy=LIMITS[1], max_angle=LIMITS[2])
@@ -91,7 +91,7 @@ def assert_same_parts(terms: LossTerms, expected: Expected) -> None:
     assert_close(terms.transformed_loss, expected.transformed, 1e-10)
     assert {WANTED[target] for target in terms.poses} == set(expected.poses)
     for target, pose in terms.poses.items():
-        assert_close(pose.stack().double(), torch.stack(expected.poses[WANTED[target]]), 1e-10)
+        assert_close(pose.values.double(), torch.stack(expected.poses[WANTED[target]]), 1e-10)
 
 
 def assert_close(ours: Tensor | None, expected: Tensor | None, tolerance: float) -> None:

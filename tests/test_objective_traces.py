@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spaces import rigid_box
 from upright.objective import Objective, RegularizedLoss, evaluation_mode
-from upright.space import TransformSpace
 from witness import COUNT, IMAGES, LABELS, SEARCHES, Witness
 
 # --- what a search leaves untouched ---------------------------------------------------------------
@@ -96,7 +96,7 @@ def poses(
     loss: RegularizedLoss, images: Tensor = IMAGES, model: nn.Module | None = None
 ) -> list[Any]:
     found = loss(model or Witness(), images, LABELS).poses
-    return [(target, pose.stack().tolist()) for target, pose in found.items()]
+    return [(target, pose.values.tolist()) for target, pose in found.items()]
 
 
 @pytest.mark.parametrize("text", ["std*", *SEARCHES])
@@ -114,7 +114,7 @@ def test_the_generator_alone_decides_the_draws(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["std*", *SEARCHES])
 def test_poses_lie_in_the_space_one_for_each_draw_of_each_image(text: str) -> None:
-    space = TransformSpace(max_dx=0.5, max_dy=1.0, max_angle=7.0)
+    space = rigid_box(max_dx=0.5, max_dy=1.0, max_angle=7.0)
     objective = Objective.parse(text)
     found = RegularizedLoss(objective, space)(Witness(), IMAGES, LABELS).poses
     assert tuple(found) == objective.targets
@@ -132,8 +132,8 @@ def test_a_grid_too_gives_one_pose_for_each_draw_of_each_image(definition: str) 
 @pytest.mark.parametrize("text", ["std*", *SEARCHES])
 def test_a_relative_space_is_resolved_by_the_size_of_the_images(text: str) -> None:
     oblong = torch.rand(COUNT, 2, 4, 16, generator=torch.Generator().manual_seed(1))
-    relative = TransformSpace(max_dx=0.25, max_dy=0.25, max_angle=20, unit="image")
-    absolute = TransformSpace(max_dx=4, max_dy=1, max_angle=20)
+    relative = rigid_box(max_dx=0.25, max_dy=0.25, max_angle=20, unit="image")
+    absolute = rigid_box(max_dx=4, max_dy=1, max_angle=20)
     in_fractions, in_pixels = (RegularizedLoss(text, space) for space in (relative, absolute))
     assert poses(in_fractions, oblong) == poses(in_pixels, oblong)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reference import Array, matrix
 from upright import Pose
-from upright.pose import cos_sin_degrees
+from upright.families import cos_sin_degrees
 
 shifts = st.floats(-20, 20)
 angles = st.floats(-400, 400)
@@ -29,7 +29,7 @@ def matrix_of(pose: Pose) -> Array:
 
 
 def assert_same(pose: Pose, dx: float, dy: float, angle: float) -> None:
-    assert pose.stack().tolist() == [pytest.approx([dx, dy, angle], abs=1e-12)]
+    assert pose.values.tolist() == [pytest.approx([dx, dy, angle], abs=1e-12)]
 
 
 def test_positive_angle_turns_counter_clockwise_as_displayed() -> None:
@@ -78,8 +78,8 @@ def test_compose_is_associative(
     a: tuple[float, float, float], b: tuple[float, float, float], c: tuple[float, float, float]
 ) -> None:
     one, two, three = pose_of(a), pose_of(b), pose_of(c)
-    left = one.compose(then=two).compose(then=three).stack()
-    right = one.compose(then=two.compose(then=three)).stack()
+    left = one.compose(then=two).compose(then=three).values
+    right = one.compose(then=two.compose(then=three)).values
     torch.testing.assert_close(left, right, rtol=0, atol=1e-11)
 
 
@@ -129,20 +129,20 @@ def test_of_keeps_every_digit_of_a_number() -> None:
 
 
 def test_stack_and_unstack_hold_dx_dy_and_angle_in_this_order() -> None:
-    stacked = Pose.of(1.0, [2.0, 3.0], 4.0).stack()
+    stacked = Pose.of(1.0, [2.0, 3.0], 4.0).values
     assert stacked.tolist() == [[1, 2, 4], [1, 3, 4]]
-    assert torch.equal(Pose.unstack(stacked).stack(), stacked)
+    assert torch.equal(Pose(stacked).values, stacked)
 
 
 def test_what_was_unstacked_is_stacked_without_a_copy_and_what_was_changed_is_not() -> None:
     stacked = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
-    pose = Pose.unstack(stacked)
-    assert pose.stack() is stacked
+    pose = Pose(stacked)
+    assert pose.values is stacked
     changed = replace(pose, angle=2 * pose.angle)
-    assert changed.stack().tolist() == [[1, 2, 6], [4, 5, 12]]
-    assert pose[1:].stack().tolist() == [[4, 5, 6]]
-    assert pose.to(dtype=torch.float64).stack().dtype == torch.float64
-    (gradient,) = torch.autograd.grad((pose.dx + pose.stack()[:, 2]).sum(), stacked)
+    assert changed.values.tolist() == [[1, 2, 6], [4, 5, 12]]
+    assert pose[1:].values.tolist() == [[4, 5, 6]]
+    assert pose.to(dtype=torch.float64).values.dtype == torch.float64
+    (gradient,) = torch.autograd.grad((pose.dx + pose.values[:, 2]).sum(), stacked)
     assert gradient.tolist() == [[1, 0, 1], [1, 0, 1]]
 
 
@@ -150,13 +150,13 @@ def test_cat_and_indexing_undo_each_other() -> None:
     pose = Pose.of(torch.arange(5.0), 1.0, torch.arange(5.0) * 10)
     joined = Pose.cat([pose[:2], pose[2:]])
     assert len(joined) == 5
-    assert torch.equal(joined.stack(), pose.stack())
+    assert torch.equal(joined.values, pose.values)
     wide = Pose.cat([pose[None], pose[None]], dim=1)
     assert wide.shape == (1, 10)
 
 
 def test_zeros_moves_nothing() -> None:
-    assert torch.equal(Pose.zeros(2, 3).stack(), torch.zeros(2, 3, 3))
+    assert torch.equal(Pose.zeros(2, 3).values, torch.zeros(2, 3, 3))
 
 
 def test_to_changes_the_dtype_of_every_part() -> None:

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from bars import bars, trained_network
 from crew import Crew, FailedError
-from upright import Evaluation, GridSearch, RandomSearch, SpatialPGD, TransformSpace, evaluate
+from spaces import rigid
+from upright import Evaluation, GridSearch, RandomSearch, SpatialPGD, evaluate
 from upright.ranks import Ranks
 
 OPTIONS: dict[str, Any] = {
     "attacks": [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)],
-    "space": TransformSpace.of(1, 15),
+    "space": rigid(1, 15),
     "batch_size": 64,
 }
 CHUNK = 512  # images; see evaluation/stream.py
@@ -81,7 +82,7 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
 
 def stacked(pose: Any) -> Tensor:
     assert pose is not None
-    found: Tensor = pose.stack()
+    found: Tensor = pose.values
     return found
 
 

@@ -149,7 +149,7 @@ def test_a_search_sends_nothing_round(crew: Crew) -> None:
 def drawn(loss: RegularizedLoss, calls: int) -> Tensor:
     images, labels = batch(0)
     found = [loss(lambda x: x.flatten(1)[:, :CLASSES], images, labels).poses for _ in range(calls)]
-    return torch.stack([pose.stack() for poses in found for pose in poses.values()])
+    return torch.stack([pose.values for poses in found for pose in poses.values()])
 
 
 def resumed(ranks: Ranks, first: bytes | None) -> tuple[Tensor, bytes]:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from crew import Crew, FailedError
+from spaces import rigid_box
 from tiny_runs import Plan, Planned, build_tiny, colours, lines, names, sending, tiny_recipe
 from upright.models import network, network_forms, registry
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
-from upright.space import TransformSpace
 from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
 from upright.train.batches import augment
 from upright.train.parallel import part_of_space
@@ -211,7 +211,7 @@ def test_parts_cover_a_batch_once_and_differ_by_one_image_at_most(count: int, si
 
 @given(times=st.integers(1, 3), size=st.integers(1, 4), unit=st.sampled_from(["px", "image"]))
 def test_draws_do_not_depend_on_the_number_of_ranks(times: int, size: int, unit: Any) -> None:
-    batch, space = 7, TransformSpace(max_dx=0.1, max_dy=0.2, max_angle=30, unit=unit)
+    batch, space = 7, rigid_box(max_dx=0.1, max_dy=0.2, max_angle=30, unit=unit)
     images = torch.rand(batch, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     recipe = Recipe(objective="std")
 
@@ -223,6 +223,6 @@ def test_draws_do_not_depend_on_the_number_of_ranks(times: int, size: int, unit:
 
     whole, augmented = draw(ALONE)
     parts = [draw(Ranks(rank, size)) for rank in range(size)]
-    by_time = torch.cat([pose.stack().unflatten(0, (times, -1)) for pose, _ in parts], 1)
-    assert by_time.flatten(0, 1).equal(whole.stack())
+    by_time = torch.cat([pose.values.unflatten(0, (times, -1)) for pose, _ in parts], 1)
+    assert by_time.flatten(0, 1).equal(whole.values)
     assert torch.cat([mine for _, mine in parts]).equal(augmented)

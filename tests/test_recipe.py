@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upright import TransformSpace
+from spaces import rigid, rigid_box
 from upright.train import Recipe, published
 
 # For each field a value other than the default.
@@ -22,7 +22,7 @@ OTHERS: dict[str, Any] = {
     "data": "svhn",
     "train_images": 1000,
     "model": "resnet14",
-    "space": TransformSpace.of(3, 20),
+    "space": rigid(3, 20),
     "steps": 79_999,
     "batch": 128,
     "learning_rate": 0.05,
@@ -48,7 +48,7 @@ RECIPES = st.builds(
     data=st.sampled_from(["glyphs", "npz:some file.npz", "folder:größe"]),
     train_images=st.none() | st.integers(1, 10**6),
     space=st.builds(
-        TransformSpace.of,
+        rigid,
         st.floats(0, 100),
         st.floats(0, 180),
         unit=st.sampled_from(["px", "image"]),
@@ -90,8 +90,8 @@ def test_hashes_are_equal_where_recipes_are(first: Recipe, second: Recipe) -> No
         ({"objective": "std*"}, {"objective": "std*", "max_shift": 0}),
         ({"learning_rate": 1, "weight_decay": 0}, {"learning_rate": 1.0, "weight_decay": 0.0}),
         ({"drops": (0.5, 1)}, {"drops": (0.5, 1.0)}),
-        ({"space": TransformSpace.of(2, 10)}, {"space": TransformSpace.of(2.0, 10.0)}),
-        ({}, {"space": TransformSpace(), "momentum": 0.9, "seed": 0}),
+        ({"space": rigid(2, 10)}, {"space": rigid(2.0, 10.0)}),
+        ({}, {"space": rigid_box(), "momentum": 0.9, "seed": 0}),
         ({}, {"decay": 1, "decay_every": 7}),
     ],
 )
@@ -130,7 +130,7 @@ def test_the_defaults_are_the_papers() -> None:
     recipe = Recipe()
     assert (recipe.momentum, recipe.weight_decay, recipe.batch) == (0.9, 2e-4, 64)
     assert recipe.flips
-    assert recipe.space == TransformSpace.of(3, 30)
+    assert recipe.space == rigid(3, 30)
     # 80 000 steps: 0.1, then 0.01 from 40 000 on, then 0.001 from 60 000 on.
     rates = {step: recipe.learning_rate_at(step) for step in (0, 39_999, 40_000, 59_999, 60_000)}
     assert rates == {0: 0.1, 39_999: 0.1, 40_000: 0.01, 59_999: 0.01, 60_000: 0.001}

@@ -10,6 +10,7 @@ import pytest
 
 import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
+from spaces import rigid
 from upright.records import Record, append
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
 from upright.report.comparable import setting_in_words
@@ -19,14 +20,13 @@ from upright.report.runs import group_runs, told_apart
 from upright.report.tables import to_markdown
 from upright.reproduce import Settings
 from upright.reproduce.fill import fill_tables, select
-from upright.space import TransformSpace
 
 PLAIN = made_up.RECORDS[4]
 UNLIKE: dict[str, tuple[Any, str]] = {
     "top": (5, "top-5"),
     "include_identity": (True, "identity included"),
     "space": (
-        asdict(TransformSpace.of(0.1, 15, unit="image")),
+        asdict(rigid(0.1, 15, unit="image")),
         "shifts of at most 10 % of the image, rotations of at most 15 degrees",
     ),
     "fill": ("reflection", "reflection fill"),

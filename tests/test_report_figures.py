@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
+from spaces import rigid
 from upright.cli import main
 from upright.records import Reported, append
 from upright.report import comparable as rules
@@ -20,7 +21,6 @@ from upright.report.data import runtime_points
 from upright.report.figures import all_drawings, draw_runtime, draw_weights
 from upright.report.runs import group_runs
 from upright.report.saved import read_saved, write_saved
-from upright.space import TransformSpace
 from upright.train.recipe import _LATER
 
 GRID = {"nat": 0.9, "grid-775": 0.7}
@@ -36,7 +36,7 @@ USUAL = tuple(record(method) for method in METHODS)
 OTHER_RECIPES = (
     *({"steps": 4000}, {"batch": 128}, {"model": "gresnet44"}, {"learning_rate": 0.05}),
     *({"optimizer": "adam"}, {"decay": 0.9}, {"max_shift": 2}, {"train_images": 1000}),
-    *({"space": TransformSpace.of(3, 20)}, {"flips": False}, {"data": "svhn"}),
+    *({"space": rigid(3, 20)}, {"flips": False}, {"data": "svhn"}),
 )
 OTHER_EVALUATIONS = (
     *({"split": "train"}, {"fill": "border"}, {"canvas": 4}, {"interpolation": "nearest"}),

@@ -11,6 +11,7 @@ import pytest
 
 import upright
 from made_up import made_up_record, paper_recipe
+from spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective
@@ -21,7 +22,6 @@ from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.layout import baseline_of
 from upright.reproduce.missing import missing_tasks, table_needs
 from upright.reproduce.pair import recipe_from_json, runs_of
-from upright.space import TransformSpace
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 NETWORKS = ("GRN", "ETN", "STN")
@@ -150,7 +150,7 @@ def test_seed_and_precision_may_differ(changes):
         {"max_shift": 4},
         {"train_images": 1000},
         {"model": "resnet14"},
-        {"space": TransformSpace.of(3, 20)},
+        {"space": rigid(3, 20)},
         {"data": "svhn"},
     ],
 )

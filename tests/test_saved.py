@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import made_up_page as made_up
-from upright import Pose, TransformSpace, evaluate, warp
+from spaces import rigid_box
+from upright import Pose, evaluate, warp
 from upright.cli import main
 from upright.data import load_data
 from upright.records import read
@@ -52,14 +53,14 @@ def test_saved_answers_are_those_of_the_model_at_every_pose_of_the_grid(save, tm
     found = read_saved(tmp_path / "saved")
     (saved,) = found.models
     data, model = load_data("glyphs", limit=9), load_model("models.py:make", device="cpu")
-    poses = TransformSpace().grid(GRID)
+    poses = rigid_box().grid(GRID)
     places = torch.as_tensor(found.shown.places)
     assert sorted(places.tolist()) == list(range(9))  # at random, and each image once
     assert found.shown.images.tolist() == data.images[places[:4]].tolist()
     assert found.shown.labels.tolist() == data.labels[places].tolist()
     for row, place in enumerate(places[:4]):
         image = data.as_float()[place : place + 1]
-        logits = torch.stack([model(warp(image, Pose.unstack(p)[None]))[0] for p in poses.stack()])
+        logits = torch.stack([model(warp(image, Pose(p)[None]))[0] for p in poses.values])
         most, seen = logits.softmax(1).max(1)
         assert saved.predicted[row].flatten().tolist() == seen.tolist()
         assert saved.confidence[row].flatten() / 255 == pytest.approx(most.numpy(), abs=0.5 / 255)
@@ -68,7 +69,7 @@ def test_saved_answers_are_those_of_the_model_at_every_pose_of_the_grid(save, tm
         assert saved.natural_confidence[row] / 255 == pytest.approx(float(natural.max()), abs=0.002)
     axes = (found.shown.dx_px, found.shown.dy_px, found.shown.angle_degrees)
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
-    assert grid == pytest.approx(poses.stack().numpy())
+    assert grid == pytest.approx(poses.values.numpy())
 
 
 def test_the_saved_worst_pose_is_that_of_the_evaluation(save, tmp_path):
@@ -76,8 +77,8 @@ def test_the_saved_worst_pose_is_that_of_the_evaluation(save, tmp_path):
     found = read_saved(tmp_path / "saved")
     data, model = load_data("glyphs", limit=9), load_model("models.py:make", device="cpu")
     result = evaluate(model, (data.images, data.labels), attacks=["grid-3x2x5"])
-    worst = result.attacks["grid-3x2x5"].worst_pose.stack()[torch.as_tensor(found.shown.places)]
-    poses = TransformSpace().grid(GRID).stack()
+    worst = result.attacks["grid-3x2x5"].worst_pose.values[torch.as_tensor(found.shown.places)]
+    poses = rigid_box().grid(GRID).values
     assert poses[torch.as_tensor(found.models[0].worst)].tolist() == worst.tolist()
 
 

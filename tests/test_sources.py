@@ -263,7 +263,7 @@ class TestExported:
         data = pictures(6), torch.zeros(6, dtype=torch.long)
         here, there = (evaluate(each, data, attacks=["s-pgd"]) for each in (linear(), model))
         expected, found = here.attacks["s-pgd"].worst_pose, there.attacks["s-pgd"].worst_pose
-        torch.testing.assert_close(found.stack(), expected.stack())
+        torch.testing.assert_close(found.values, expected.values)
 
     def test_half_precision_takes_float_images(self, tmp_path):
         model = load_model(write_pt2(tmp_path, linear().bfloat16(), pictures(4).bfloat16()))
@@ -323,7 +323,7 @@ class TestTorchScript:
         data = pictures(6), torch.zeros(6, dtype=torch.long)
         here, there = (evaluate(each, data, attacks=["s-pgd"]) for each in (linear(), model))
         expected, found = here.attacks["s-pgd"].worst_pose, there.attacks["s-pgd"].worst_pose
-        torch.testing.assert_close(found.stack(), expected.stack())
+        torch.testing.assert_close(found.values, expected.values)
 
     def test_a_missing_or_damaged_file_is_explained_in_a_line(self, tmp_path):
         with pytest.raises(ValueError, match=r"none\.pt: no such file; give the path"):

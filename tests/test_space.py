@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from reference import matrix
-from upright import PAPER, Pose, TransformSpace
+from spaces import rigid, rigid_box
+from upright import PAPER, Pose, Space
 
-SPACE = TransformSpace(max_dx=2.0, max_dy=3.0, max_angle=30.0)
+SPACE = rigid_box(max_dx=2.0, max_dy=3.0, max_angle=30.0)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -26,10 +27,10 @@ class TestLimits:
         assert PAPER.limits == (3, 3, 30)
 
     def test_of_has_one_limit_for_both_translations(self) -> None:
-        assert TransformSpace.of(2, 15).limits == (2, 2, 15)
+        assert rigid(2, 15).limits == (2, 2, 15)
 
     def test_relative_limits_are_fractions_of_width_and_height(self) -> None:
-        relative = TransformSpace(max_dx=0.1, max_dy=0.25, max_angle=20, unit="image")
+        relative = rigid_box(max_dx=0.1, max_dy=0.25, max_angle=20, unit="image")
         space = relative.in_pixels(height=200, width=300)
         assert space.limits == pytest.approx((30, 50, 20))
         assert space.unit == "px"
@@ -38,18 +39,18 @@ class TestLimits:
         assert PAPER.in_pixels(height=224, width=224) == PAPER
 
     def test_relative_limits_must_be_resolved_first(self) -> None:
-        relative = TransformSpace.of(0.1, 30, unit="image")
+        relative = rigid(0.1, 30, unit="image")
         with pytest.raises(ValueError, match=r"relative .*; call in_pixels\(height, width\) first"):
             relative.grid((3, 3, 3))
 
     @pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf])
     def test_impossible_limits_are_refused(self, limit: float) -> None:
         with pytest.raises(ValueError, match="limits must be finite and not negative, but are"):
-            TransformSpace(max_dy=limit)
+            rigid_box(max_dy=limit)
 
     def test_unknown_unit_is_refused(self) -> None:
         with pytest.raises(ValueError, match="unit 'mm' is neither 'px' nor 'image'"):
-            TransformSpace(unit="mm")  # type: ignore[arg-type]
+            rigid_box(unit="mm")  # type: ignore[arg-type]
 
 
 class TestGrid:
@@ -57,7 +58,7 @@ class TestGrid:
     def test_the_papers_grids(self, counts: tuple[int, int, int], size: int) -> None:
         grid = PAPER.grid(counts)
         assert grid.shape == (size,)
-        assert len({tuple(pose) for pose in grid.stack().tolist()}) == size
+        assert len({tuple(pose) for pose in grid.values.tolist()}) == size
 
     def test_values_are_evenly_spaced_with_both_ends(self) -> None:
         grid = PAPER.grid((5, 3, 31))
@@ -66,14 +67,14 @@ class TestGrid:
         assert grid.angle.unique().tolist() == list(range(-30, 31, 2))
 
     def test_each_axis_keeps_its_own_limit(self) -> None:
-        assert SPACE.grid((2, 2, 2)).stack().abs().unique(dim=0).tolist() == [[2, 3, 30]]
+        assert SPACE.grid((2, 2, 2)).values.abs().unique(dim=0).tolist() == [[2, 3, 30]]
 
     def test_a_single_value_is_zero(self) -> None:
-        assert SPACE.grid((1, 1, 1)).stack().tolist() == [[0, 0, 0]]
+        assert SPACE.grid((1, 1, 1)).values.tolist() == [[0, 0, 0]]
 
     @given(st.floats(0, 100), st.integers(0, 40))
     def test_an_odd_grid_is_symmetric_and_has_the_zero_pose(self, limit: float, half: int) -> None:
-        angles = TransformSpace.of(0, limit).grid((1, 1, 2 * half + 1)).angle
+        angles = rigid(0, limit).grid((1, 1, 2 * half + 1)).angle
         assert angles[half] == 0
         assert torch.equal(angles, -angles.flip(0))
 
@@ -81,7 +82,7 @@ class TestGrid:
     def test_a_finer_grid_holds_the_coarser_one_exactly(
         self, limit: float, count: int, factor: int
     ) -> None:
-        space = TransformSpace.of(0, limit)
+        space = rigid(0, limit)
         coarse = space.grid((1, 1, count)).angle
         fine = space.grid((1, 1, (count - 1) * factor + 1)).angle
         assert torch.equal(fine[::factor], coarse)
@@ -100,25 +101,25 @@ class TestSample:
 
     @pytest.mark.parametrize("axis", [0, 1, 2])
     def test_draws_are_uniform(self, axis: int) -> None:
-        values, limit = self.draws.stack()[:, axis].double(), SPACE.limits[axis]
+        values, limit = self.draws.values[:, axis].double(), SPACE.limits[axis]
         assert values.mean().item() == pytest.approx(0, abs=0.05 * limit)
         assert values.var().item() == pytest.approx(limit**2 / 3, rel=0.05)
         test = stats.kstest(values.numpy(), stats.uniform(-limit, 2 * limit).cdf)
         assert test.pvalue > 0.01
 
     def test_dx_dy_and_angle_are_independent(self) -> None:
-        correlation = np.corrcoef(self.draws.stack().double().numpy().T)
+        correlation = np.corrcoef(self.draws.values.double().numpy().T)
         assert np.abs(correlation - np.eye(3)).max() < 0.05
 
     def test_the_same_generator_gives_the_same_draws(self) -> None:
         again = SPACE.sample(4000, generator=generator())
         other = SPACE.sample(4000, generator=generator(1))
-        assert torch.equal(self.draws.stack(), again.stack())
-        assert not torch.isclose(self.draws.stack(), other.stack()).all(-1).any()
+        assert torch.equal(self.draws.values, again.values)
+        assert not torch.isclose(self.draws.values, other.values).all(-1).any()
 
     def test_draws_are_the_generator_s_numbers_stretched_to_the_box(self) -> None:
         unit = torch.rand(4000, 3, generator=generator())
-        assert self.draws.stack().equal((2 * unit - 1) * torch.tensor(SPACE.limits))
+        assert self.draws.values.equal((2 * unit - 1) * torch.tensor(SPACE.limits))
 
     def test_shape(self) -> None:
         assert SPACE.sample(4, 7, generator=generator()).shape == (4, 7)
@@ -133,12 +134,12 @@ class TestProject:
     def test_each_part_is_clipped_to_its_limit(self) -> None:
         pose = Pose.of([-5.0, 1.0, 2.5], [4.0, -9.0, 1.0], [0.0, 45.0, -31.0])
         projected = SPACE.project(pose)
-        assert projected.stack().tolist() == [[-2, 3, 0], [1, -3, 30], [2, 1, -30]]
+        assert projected.values.tolist() == [[-2, 3, 0], [1, -3, 30], [2, 1, -30]]
         assert SPACE.contains(projected).all()
 
     def test_poses_of_the_box_stay_where_they_are(self) -> None:
         inside = SPACE.sample(50, generator=generator())
-        assert torch.equal(SPACE.project(inside).stack(), inside.stack())
+        assert torch.equal(SPACE.project(inside).values, inside.values)
 
     def test_contains_looks_at_every_part(self) -> None:
         pose = Pose.of([2.0, 2.1, 0.0, 0.0], [3.0, 0.0, -3.1, 0.0], [30.0, 0.0, 0.0, -30.5])
@@ -150,33 +151,33 @@ triples = st.tuples(st.floats(-9, 9), st.floats(-9, 9), st.floats(-80, 80))
 
 class TestCovering:
     def test_a_set_of_shifts_needs_its_diameter(self) -> None:
-        space = TransformSpace.covering([Pose.of(dx=[-1.0, 2.0, 0.5], dy=[0.0, 0.0, -1.0])])
+        space = Space.covering([Pose.of(dx=[-1.0, 2.0, 0.5], dy=[0.0, 0.0, -1.0])])
         assert space.limits == (3, 1, 0)
 
     def test_a_set_of_turns_needs_no_shift(self) -> None:
-        assert TransformSpace.covering([Pose.of(angle=[-10.0, 20.0])]).limits == (0, 0, 30)
+        assert Space.covering([Pose.of(angle=[-10.0, 20.0])]).limits == (0, 0, 30)
 
     def test_the_largest_of_all_sets_counts_for_each_part(self) -> None:
         sets = [Pose.of(dx=[0.0, 2.0]), Pose.of(dy=[-1.0, 3.0]), Pose.of(angle=[5.0, 6.0])]
-        assert TransformSpace.covering(sets).limits == (2, 4, 1)
+        assert Space.covering(sets).limits == (2, 4, 1)
 
     def test_members_of_different_sets_need_not_reach_each_other(self) -> None:
-        assert TransformSpace.covering([Pose.of(dx=0.0), Pose.of(dx=50.0)]).limits == (0, 0, 0)
+        assert Space.covering([Pose.of(dx=0.0), Pose.of(dx=50.0)]).limits == (0, 0, 0)
 
     def test_a_turn_carries_the_shift_that_came_before_it(self) -> None:
         # From (1, 0) turned by 0 to (1, 0) turned by 90: the turn takes (1, 0) to (0, -1), and
         # what is left is (1, 1); the way back is (1, -1).
-        space = TransformSpace.covering([Pose.of(dx=1.0, angle=[0.0, 90.0])])
+        space = Space.covering([Pose.of(dx=1.0, angle=[0.0, 90.0])])
         assert space.limits == pytest.approx((1, 1, 90))
 
     def test_the_shorter_way_round_counts(self) -> None:
-        assert TransformSpace.covering([Pose.of(angle=[170.0, -170.0])]).limits == (0, 0, 20)
+        assert Space.covering([Pose.of(angle=[170.0, -170.0])]).limits == (0, 0, 20)
 
     @given(st.lists(st.lists(triples, min_size=1, max_size=4), min_size=1, max_size=3))
     def test_every_member_is_reached_from_every_other_and_no_limit_is_larger_than_needed(
         self, sets: list[list[tuple[float, float, float]]]
     ) -> None:
-        poses = [Pose.unstack(torch.tensor(members, dtype=torch.float64)) for members in sets]
+        poses = [Pose(torch.tensor(members, dtype=torch.float64)) for members in sets]
         needed = np.zeros(3)
         for members in sets:
             for start in members:
@@ -184,4 +185,4 @@ class TestCovering:
                     step = matrix(*end) @ np.linalg.inv(matrix(*start))
                     turn = math.degrees(math.atan2(step[0, 1], step[0, 0]))
                     needed = np.maximum(needed, np.abs([step[0, 2], step[1, 2], turn]))
-        np.testing.assert_allclose(TransformSpace.covering(poses).limits, needed, atol=1e-9)
+        np.testing.assert_allclose(Space.covering(poses).limits, needed, atol=1e-9)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from spaces import rigid, rigid_box
 from tiny_runs import (
     Call,
     colours,
@@ -22,7 +23,7 @@ from tiny_runs import (
     tiny_recipe,
     tiny_run,
 )
-from upright import Pose, TransformSpace, evaluate, warp
+from upright import Pose, evaluate, warp
 from upright.data import LabelledImages
 from upright.evaluation import Oracle
 from upright.models import in_half_precision
@@ -31,7 +32,7 @@ from upright.sources import StnPlus, load_locator, load_model
 from upright.sources.stn_plus import RunLocator, each_network
 from upright.train import Recipe, train
 
-SPACE = TransformSpace(max_dx=2, max_dy=1, max_angle=20)
+SPACE = rigid_box(max_dx=2, max_dy=1, max_angle=20)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def test_the_loss_is_the_squared_error_in_fractions_of_the_limits(fill: str) -> 
     # Whoever answers with these fractions has no loss, and the pose can be read from them.
     perfect = LocNetLoss(LocNet(fill), SPACE, generator=torch.Generator().manual_seed(4))
     assert perfect(Answers(fractions), images).total < 1e-12
-    torch.testing.assert_close(located_pose(fractions, SPACE).stack(), pose.stack())
+    torch.testing.assert_close(located_pose(fractions, SPACE).values, pose.values)
 
 
 def test_a_locnet_may_answer_as_other_networks_do() -> None:
@@ -99,12 +100,12 @@ def test_a_locnet_may_answer_as_other_networks_do() -> None:
         for model in answers
     )
     assert plain.total == wrapped.total
-    found, same = (RunLocator(model, SPACE, "black")(images).stack() for model in answers)
+    found, same = (RunLocator(model, SPACE, "black")(images).values for model in answers)
     assert torch.equal(found, same)
 
 
 def test_a_space_without_rotation_has_no_error_of_the_angle() -> None:
-    loss = LocNetLoss(LocNet(), TransformSpace.of(0, 0))
+    loss = LocNetLoss(LocNet(), rigid(0, 0))
     assert loss(Answers(torch.zeros(4, 3)), torch.rand(4, 1, 8, 8)).total == 0
 
 
@@ -122,7 +123,7 @@ def locnet_recipe(**changes: object) -> Recipe:
     fields = {
         "objective": "LocNet(black)",
         "model": "resnet8x0.5",
-        "space": TransformSpace.of(2, 20),
+        "space": rigid(2, 20),
         "steps": 80,
         "batch": 32,
         "flips": False,
@@ -135,19 +136,19 @@ def locnet_recipe(**changes: object) -> Recipe:
 def test_a_locnet_learns_to_find_poses(tmp_path: Path) -> None:
     train(locnet_recipe(), tmp_path, data=bars())
     locator = load_locator(tmp_path)
-    images, space = bars().as_float(), TransformSpace.of(2, 20)
+    images, space = bars().as_float(), rigid(2, 20)
     pose = space.sample(len(images), generator=torch.Generator().manual_seed(9))
     with torch.no_grad():
         found = locator(warp(images, pose))
-    before, after = pose.stack().abs(), (found.stack() - pose.stack()).abs()
+    before, after = pose.values.abs(), (found.values - pose.values).abs()
     # A third of the poses' own spread, in each of dx, dy and the angle.
     assert (after.mean(0) < before.mean(0) / 3).all()
     # What float16 adds is a small part of what the regression is off.
     halved = each_network(StnPlus(locator, locator.network), in_half_precision).locator
     with torch.no_grad():
-        rounded = halved(warp(images, pose)).stack()
+        rounded = halved(warp(images, pose)).values
     assert rounded.dtype == torch.float32
-    added = (rounded - found.stack()).abs().mean(0)
+    added = (rounded - found.values).abs().mean(0)
     assert (added > 0).all()
     assert (added < after.mean(0) / 20).all()
 
@@ -173,7 +174,7 @@ class Tagged:
     """
 
     def __init__(self, images: Tensor, poses: Pose, fill: str = "black") -> None:
-        self.poses = poses.stack()
+        self.poses = poses.values
         self.known = torch.stack(
             [warp(images, poses[i : i + 1], fill=fill) for i in range(len(poses))]
         ).flatten(2)
@@ -181,7 +182,7 @@ class Tagged:
     def __call__(self, moved: Tensor) -> Pose:
         distance = torch.cdist(moved.flatten(1), self.known.flatten(0, 1))
         which = distance.argmin(1) // self.known.shape[1]
-        return Pose.unstack(self.poses[which])
+        return Pose(self.poses[which])
 
 
 def blobs(count: int, side: int = 24) -> tuple[Tensor, Tensor]:
@@ -207,8 +208,8 @@ def nearest(images: Tensor, labels: Tensor) -> Callable[[Tensor], Tensor]:
     return classify
 
 
-SMALL = TransformSpace.of(2, 20)
-TINY = TransformSpace.of(0.5, 8)
+SMALL = rigid(2, 20)
+TINY = rigid(0.5, 8)
 
 
 def test_with_a_perfect_locator_naive_is_as_good_as_without_an_attack() -> None:

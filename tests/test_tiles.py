@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from bars import bars, trained_network
-from upright import Evaluation, GridSearch, Pose, SpatialPGD, TransformSpace, evaluate
+from spaces import rigid
+from upright import Evaluation, GridSearch, Pose, SpatialPGD, evaluate
 from upright.tiles import Room, Rows, Tiles, is_out_of_memory
 
 COUNT = 40
@@ -36,9 +37,9 @@ class Machine:
 
 def score(machine: Machine, room: Room, *, shared: bool = True, tries: int = 60) -> Tensor:
     shape = (tries, 1) if shared else (tries, COUNT)
-    pose = Pose.unstack(torch.rand(*shape, 3, generator=torch.Generator().manual_seed(0)))
+    pose = Pose(torch.rand(*shape, 3, generator=torch.Generator().manual_seed(0)))
     found = Tiles(room, COUNT, torch.device("cpu"), machine)(pose)
-    torch.testing.assert_close(found, pose.stack().sum(-1) + torch.arange(COUNT))
+    torch.testing.assert_close(found, pose.values.sum(-1) + torch.arange(COUNT))
     return found
 
 
@@ -103,7 +104,7 @@ def test_an_evaluation_is_the_same_with_failures_also_of_gradients() -> None:
 
     def measure(model: Callable[[Tensor], Tensor]) -> Evaluation:
         attacks = [GridSearch((2, 2, 3)), SpatialPGD(steps=2)]
-        space = TransformSpace.of(1, 15)
+        space = rigid(1, 15)
         return evaluate(model, (images, labels), attacks=attacks, space=space, batch_size=4)
 
     expected, found = measure(trained_network()), measure(fragile)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import PAPER, GridSearch, Pose, SpatialPGD, TransformSpace, evaluate, tta, warp
+from spaces import rigid
+from upright import PAPER, GridSearch, Pose, SpatialPGD, evaluate, tta, warp
 from upright.models import build_network
 from upright.sources import load_model, model_names
 
@@ -34,7 +35,7 @@ def test_it_is_the_mean_of_the_logits_over_the_poses() -> None:
     poses = Pose.of(dx=[0.0, 1.0, -2.5], dy=[0.5, 0.0, 1.0], angle=[0.0, 20.0, -7.0])
     by_hand = sum(
         model(warp(images, Pose.of(dx, dy, angle), fill="border"))
-        for dx, dy, angle in poses.stack().tolist()
+        for dx, dy, angle in poses.values.tolist()
     )
     found = tta(model, poses, fill="border")(images)
     torch.testing.assert_close(found, by_hand / 3)
@@ -47,7 +48,7 @@ def test_the_zero_pose_alone_changes_nothing() -> None:
 
 def test_a_grid_may_be_named_or_given() -> None:
     model, images = network(), noise(2)
-    space = TransformSpace.of(1, 10)
+    space = rigid(1, 10)
     named = tta(model, "grid-2x1x3", space=space)(images)
     assert torch.equal(named, tta(model, GridSearch((2, 1, 3)), space=space)(images))
     assert torch.equal(named, tta(model, space.grid((2, 1, 3)))(images))
@@ -63,13 +64,13 @@ def test_an_image_gets_the_same_logits_at_every_call_and_in_any_company() -> Non
 
 
 def test_random_poses_follow_the_seed_and_lie_in_the_space() -> None:
-    space = TransformSpace.of(0.25, 15, unit="image")
+    space = rigid(0.25, 15, unit="image")
     first = tta(network(), 50, space=space, seed=1).poses_for(8, 16)
     again = tta(network(), 50, space=space, seed=1).poses_for(8, 16)
     other = tta(network(), 50, space=space, seed=2).poses_for(8, 16)
     assert first.shape == (50,)
-    assert torch.equal(first.stack(), again.stack())
-    assert not torch.equal(first.stack(), other.stack())
+    assert torch.equal(first.values, again.values)
+    assert not torch.equal(first.values, other.values)
     assert space.in_pixels(8, 16).contains(first).all()
     assert first.dx.abs().max() > 2 >= first.dy.abs().max()
 

@@ -30,7 +30,7 @@ def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Ten
 
 
 def poses_of(triples: list[Any]) -> Pose:
-    return Pose.unstack(torch.tensor(triples, dtype=torch.float64))
+    return Pose(torch.tensor(triples, dtype=torch.float64))
 
 
 class TestReferences:
@@ -140,7 +140,7 @@ class TestGradients:
         poses = torch.tensor([[0.31, -0.62, 11.0], [-1.43, 0.27, 97.0]], dtype=torch.float64)
 
         def move(images: Tensor, stacked: Tensor) -> Tensor:
-            return warp(images, Pose.unstack(stacked), fill=fill, interpolation=interpolation)
+            return warp(images, Pose(stacked), fill=fill, interpolation=interpolation)
 
         assert torch.autograd.gradcheck(move, (images, poses.requires_grad_()))
 
@@ -151,7 +151,7 @@ class TestGradients:
         images, poses = noise(2, 1, 2, 3).requires_grad_(), noise(2, 2, 3, seed=1)
 
         def move(images: Tensor, stacked: Tensor) -> Tensor:
-            pose = Pose.unstack(stacked)
+            pose = Pose(stacked)
             return warp(images, pose, interpolation=interpolation, canvas=1)
 
         assert torch.autograd.gradcheck(move, (images, poses.requires_grad_()))
@@ -160,7 +160,7 @@ class TestGradients:
         images, poses = noise(2, 2, 3, 3).requires_grad_(), noise(3, 3, seed=1)
 
         def move(images: Tensor, stacked: Tensor) -> Tensor:
-            return warp_all(images, Pose.unstack(stacked))
+            return warp_all(images, Pose(stacked))
 
         assert torch.autograd.gradcheck(move, (images, poses.requires_grad_()))
 
@@ -190,7 +190,7 @@ class TestBatches:
         torch.testing.assert_close(warp(images, pose), torch.stack(expected), rtol=0, atol=1e-12)
 
     def test_axes_in_front_move_every_image_several_times(self) -> None:
-        images, poses = noise(4, 2, 5, 8), Pose.unstack(4 * noise(2, 3, 4, 3, seed=1))
+        images, poses = noise(4, 2, 5, 8), Pose(4 * noise(2, 3, 4, 3, seed=1))
         moved = warp(images, poses)
         assert moved.shape == (2, 3, 4, 2, 5, 8)
         for i in range(2):
@@ -204,10 +204,10 @@ class TestBatches:
 
     def test_neither_images_nor_pose_are_changed(self) -> None:
         images, pose = noise(2, 1, 4, 4), poses_of(POSES[:2])
-        before = images.clone(), pose.stack().clone()
+        before = images.clone(), pose.values.clone()
         warp(images, pose, canvas=2, fill="reflection")
         assert torch.equal(images, before[0])
-        assert torch.equal(pose.stack(), before[1])
+        assert torch.equal(pose.values, before[1])
 
 
 class TestCanvas:

@@ -101,13 +101,13 @@ def test_gradcheck_in_images_and_pose(interpolation: Interpolation) -> None:
     poses = torch.tensor([[0.31, -0.62, 11.0], [-1.43, 0.27, 97.0]], dtype=torch.float64)
 
     def move(images: Tensor, stacked: Tensor) -> Tensor:
-        return warp(images, Pose.unstack(stacked), fill=ORANGE, interpolation=interpolation)
+        return warp(images, Pose(stacked), fill=ORANGE, interpolation=interpolation)
 
     assert torch.autograd.gradcheck(move, (images, poses.requires_grad_()))
 
 
 def test_axes_in_front_move_every_image_several_times() -> None:
-    images, poses = noise(4, 3, 5, 8), Pose.unstack(4 * noise(2, 3, 4, 3, seed=1))
+    images, poses = noise(4, 3, 5, 8), Pose(4 * noise(2, 3, 4, 3, seed=1))
     moved = warp(images, poses, fill=ORANGE)
     assert moved.shape == (2, 3, 4, 3, 5, 8)
     for i in range(2):

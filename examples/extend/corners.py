@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from upright import CandidateSearch, Pose, TransformSpace
+from upright import CandidateSearch, Pose, Space
 from upright.attacks import attack_name
 
 __all__ = ["CornerSearch"]
@@ -26,7 +26,7 @@ class CornerSearch(CandidateSearch):
     def passes_per_image(self) -> int:
         return 9
 
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del count, generator  # the same for every image, and nothing is random
         return Pose.cat([Pose.zeros(1), space.grid((2, 2, 2))])[:, None]
 

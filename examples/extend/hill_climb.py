@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from upright import Attack, Pose, Score, TransformSpace, WorstCase
+from upright import Attack, Pose, Score, Space, WorstCase
 from upright.attacks import attack_name
 
 __all__ = ["HillClimb"]
@@ -29,16 +29,16 @@ class HillClimb(Attack):
         return self.steps + 1
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         best = space.sample(count, generator=generator)
         value = score(best)
         for _ in range(self.steps):
-            move = space.sample(count, generator=generator).stack() / 4
-            tried = space.project(Pose.unstack(best.stack() + move))
+            move = space.sample(count, generator=generator).values / 4
+            tried = space.project(Pose(best.values + move))
             found = score(tried)
             better = (found > value).to(tried.device)
-            best = Pose.unstack(torch.where(better[:, None], tried.stack(), best.stack()))
+            best = Pose(torch.where(better[:, None], tried.values, best.values))
             value = torch.maximum(value, found)
         return WorstCase(best, value, self.passes_per_image * count)
 

@@ -18,7 +18,7 @@ from upright.normalised import Normalised
 from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
 from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.tta import tta
 from upright.warp import warp, warp_all
 
@@ -40,9 +40,9 @@ __all__ = [
     "RandomSearch",
     "RegularizedLoss",
     "Score",
+    "Space",
     "SpatialPGD",
     "SuspiciousInput",
-    "TransformSpace",
     "WorstCase",
     "__version__",
     "evaluate",

@@ -1,16 +1,18 @@
-"""Fields that came later than what was first written down with the others.
+"""What was written down in the first days, and what came later.
 
-At its default such a field says what was always meant. There it is left out, so that hashes, keys
-and states of the first days stay what they are; one that differs is written.
+A field that came later says at its default what was always meant. There it is left out, so that
+hashes, keys and states of the first days stay what they are; one that differs is written. Spaces,
+which are texts, were the four numbers of the paper's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["later_defaults", "without_defaults"]
+__all__ = ["first_space", "later_defaults", "space_text", "without_defaults"]
 
 
 def later_defaults(kind: type, *names: str) -> dict[str, Any]:
@@ -24,3 +26,50 @@ def without_defaults(values: Mapping[str, Any], later: Mapping[str, Any]) -> dic
     return {
         name: value for name, value in values.items() if name not in later or value != later[name]
     }
+
+
+def space_text(space: Any) -> Any:
+    """Give a space as the text that it is now; what is no space of the first days stays as it is.
+
+    >>> space_text({"max_dx": 3.0, "max_dy": 3.0, "max_angle": 30.0, "unit": "px"})
+    'shift(3px) rotate(30)'
+    """
+    if not isinstance(space, Mapping) or set(space) != set(_FIRST):
+        return space
+    *limits, unit = (space[name] for name in _FIRST)
+    if unit not in ("px", "image") or not all(_is_number(limit) for limit in limits):
+        return space
+    dx, dy, angle = limits
+    if unit == "image":
+        dx, dy = (float(f"{100 * limit:.12g}") for limit in (dx, dy))
+    sign = "px" if unit == "px" else "%"
+    shifts = dict.fromkeys(f"{_short(limit)}{sign}" for limit in (dx, dy))
+    return f"shift({', '.join(shifts)}) rotate({_short(angle)})"
+
+
+def first_space(text: str) -> Any:
+    """Give a space as it was written in the first days, where it could be; else its text.
+
+    >>> first_space("shift(3px) rotate(30)")
+    {'max_dx': 3.0, 'max_dy': 3.0, 'max_angle': 30.0, 'unit': 'px'}
+    """
+    match = _RIGID.fullmatch(text)
+    if match is None:
+        return text
+    dx, unit, dy, angle = match[1], match[2], match[4] or match[1], match[5]
+    part = 1 if unit == "px" else 100
+    named = zip(_FIRST, (float(dx) / part, float(dy) / part, float(angle)), strict=False)
+    return dict(named) | {"unit": "px" if unit == "px" else "image"}
+
+
+_FIRST = ("max_dx", "max_dy", "max_angle", "unit")
+_RIGID = re.compile(r"shift\(([\de.+]+)(px|%)(, ([\de.+]+)\2)?\) rotate\(([\de.+]+)\)")
+"""With limits that mirror each other: others have two dots."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def _short(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

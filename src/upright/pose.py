@@ -1,61 +1,72 @@
-"""A rotation about the image's centre, followed by a translation.
+"""Poses: one tensor, with a named column for each axis of a chain of families.
 
 Convention
 ----------
-* ``dx`` in pixels, positive moves the content right; ``dy`` in pixels, positive moves it down.
-* ``angle`` in degrees, positive turns the content counter-clockwise as displayed.
-* First the rotation about the image's centre, then the translation.
-
-In coordinates relative to the centre (x right, y down) a pose maps ``p`` to ``R p + t`` with
-``R = [[cos, sin], [-sin, cos]]``: the sign of the sine is the one that turns counter-clockwise
-when y points down.
+Zero is the identity in every column. The paper's poses are ``dx`` and ``dy`` in pixels, positive to
+the right and down, and ``angle`` in degrees, positive counter-clockwise as displayed: first the
+rotation about the image's centre, then the translation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Pose", "cos_sin_degrees"]
+from upright.families import RIGID, Chain, Shift, Spatial, matrix_product
+
+__all__ = ["Pose"]
 
 
 @dataclass(frozen=True, eq=False)
 class Pose:
-    """A batch of poses: ``dx`` and ``dy`` in pixels, ``angle`` in degrees, of one shape.
+    """A batch of poses: ``values`` has a column for each axis of the ``chain``, in its last axis.
 
-    The last axis runs over images (length 1: the same pose for every image); the axes before it, if
-    there are any, run over candidates for each image.
+    The axis before it runs over images (length 1: the same pose for every image); those further in
+    front, if there are any, run over candidates for each image. A column is an attribute by its
+    name: ``pose.dx``, ``pose.angle``, ``pose.zoom``.
     """
 
-    dx: Tensor
-    dy: Tensor
-    angle: Tensor
-    _stacked: Tensor | None = field(default=None, init=False, repr=False)
-    """What all three are views of, if they are: most poses are drawn, chosen and applied as one
-    tensor, and need not be put together anew each time."""
+    values: Tensor
+    chain: Chain = RIGID
 
     def __post_init__(self) -> None:
-        if not self.dx.shape == self.dy.shape == self.angle.shape:
+        if self.values.ndim == 0 or self.values.shape[-1] != len(self.chain.axes):
+            names = ", ".join(self.chain.columns)
             raise ValueError(
-                f"dx, dy and angle need one shape, but have {tuple(self.dx.shape)}, "
-                f"{tuple(self.dy.shape)} and {tuple(self.angle.shape)}; Pose.of broadcasts them"
+                f"poses of {self.chain} have {len(self.chain.axes)} columns ({names}), but this "
+                f"tensor has the shape {tuple(self.values.shape)}"
             )
 
     @staticmethod
     def of(
         dx: Any = 0.0, dy: Any = 0.0, angle: Any = 0.0, *, dtype: torch.dtype | None = None
     ) -> Pose:
-        """Make a pose from numbers, sequences or tensors, broadcast against each other.
+        """Make one of the paper's poses from numbers, sequences or tensors, broadcast.
 
         >>> Pose.of(dx=1.5, angle=[-30, 0, 30])
         Pose(dx=[1.5, 1.5, 1.5] px, dy=[0.0, 0.0, 0.0] px, angle=[-30.0, 0.0, 30.0] degrees)
         """
-        values = (dx, dy, angle)
+        return Pose.made(RIGID, dtype=dtype, dx=dx, dy=dy, angle=angle)
+
+    @staticmethod
+    def made(chain: Chain, *, dtype: torch.dtype | None = None, **columns: Any) -> Pose:
+        """Make a pose of any chain from columns by name; those that are not named are zero.
+
+        >>> from upright.families import chain_of
+        >>> Pose.made(chain_of("shift zoom"), dx=[1, 2])
+        Pose(dx=[1.0, 2.0] px, dy=[0.0, 0.0] px, zoom=[0.0, 0.0] (log of a factor))
+        """
+        if unknown := set(columns) - set(chain.columns):
+            raise ValueError(
+                f"{chain} has no axis called {', '.join(sorted(unknown))}; it has "
+                f"{', '.join(chain.columns)}"
+            )
+        values = [columns.get(name, 0.0) for name in chain.columns]
         if dtype is None:
             dtype = reduce(torch.promote_types, (torch.as_tensor(value).dtype for value in values))
             dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
@@ -68,96 +79,135 @@ class Pose:
             else torch.atleast_1d(torch.as_tensor(value, dtype=dtype, device=device))
             for value in values
         ]
-        return Pose(*torch.broadcast_tensors(*parts))
+        return Pose(torch.stack(torch.broadcast_tensors(*parts), -1), chain)
 
     @staticmethod
     def zeros(
-        *shape: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+        *shape: int,
+        chain: Chain = RIGID,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Pose:
-        """Make the pose that moves nothing."""
-        zero = torch.zeros(shape, device=device, dtype=dtype)
-        return Pose(zero, zero, zero)
-
-    @staticmethod
-    def unstack(stacked: Tensor) -> Pose:
-        """Read poses from a tensor whose last axis holds dx, dy and angle."""
-        pose = Pose(*stacked.unbind(-1))
-        object.__setattr__(pose, "_stacked", stacked)
-        return pose
+        """Make the pose that changes nothing."""
+        return Pose(torch.zeros(*shape, len(chain.axes), device=device, dtype=dtype), chain)
 
     @staticmethod
     def cat(poses: Sequence[Pose], dim: int = 0) -> Pose:
-        """Join poses along one axis."""
-        return Pose.unstack(torch.cat([pose.stack() for pose in poses], dim))
+        """Join poses of one chain along one axis, counted from the front."""
+        return poses[0].like(torch.cat([pose.values for pose in poses], dim))
 
-    def stack(self) -> Tensor:
-        """Give one tensor whose last axis holds dx, dy and angle; what ``unstack`` was given."""
-        if self._stacked is not None:
-            return self._stacked
-        return torch.stack((self.dx, self.dy, self.angle), -1)
+    def like(self, values: Tensor) -> Pose:
+        """Give other poses of the same chain."""
+        return Pose(values, self.chain)
+
+    def split(self, count: int) -> list[Pose]:
+        """Cut into parts of so many, along the first axis."""
+        return [self.like(part) for part in self.values.split(count)]
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name.startswith("_") or name in ("values", "chain"):  # of a copy that is being made
+            raise AttributeError(name)
+        place = self.chain.columns.get(name)
+        if place is None:
+            raise AttributeError(
+                f"a pose of {self.chain} has no {name!r}; its columns are "
+                f"{', '.join(self.chain.columns)}"
+            )
+        return self.values[..., place]
 
     @property
     def shape(self) -> torch.Size:
-        """Of dx, dy and angle alike: candidates, if there are any, then images."""
-        return self.dx.shape
+        """Candidates, if there are any, then images."""
+        return self.values.shape[:-1]
 
     @property
     def device(self) -> torch.device:
-        """Where dx lies, and with it the rest."""
-        return self.dx.device
+        """Where the values lie."""
+        return self.values.device
 
     def __len__(self) -> int:
-        return len(self.dx)
+        return self.shape[0]
 
     def __getitem__(self, index: Any) -> Pose:
-        return Pose(self.dx[index], self.dy[index], self.angle[index])
+        places = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in [place for place in places if not isinstance(place, Tensor)]:
+            return self.like(self.values[(*places, slice(None))])
+        return self.like(self.values[places])
 
     def __repr__(self) -> str:
-        def show(part: Tensor) -> str:
-            return str([round(value, 4) for value in part.flatten().tolist()[:6]]).replace(
-                "]", ", ...]" if part.numel() > 6 else "]"
-            )
+        units = {"factor": "(log of a factor)"}
+        parts = [
+            f"{axis.name}={_shown(column)} {units.get(axis.unit, axis.unit)}".rstrip()
+            for axis, column in zip(self.chain.axes, self.values.unbind(-1), strict=True)
+        ]
+        return f"Pose({', '.join(parts)})"
 
-        return (
-            f"Pose(dx={show(self.dx)} px, dy={show(self.dy)} px, angle={show(self.angle)} degrees)"
-        )
+    def in_words(self) -> str:
+        """Say where a single pose is.
+
+        >>> Pose.of(dx=1, angle=-30)[0].in_words()
+        'dx 1 px, dy 0 px, angle -30 degrees'
+        """
+        values = zip(self.chain.axes, self.values.tolist(), strict=True)
+        return ", ".join(f"{axis.name} {axis.show(value)}" for axis, value in values)
 
     def to(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Pose:
         """Move to a device, or change the dtype."""
-        return Pose(
-            *(part.to(device=device, dtype=dtype) for part in (self.dx, self.dy, self.angle))
-        )
+        return self.like(self.values.to(device=device, dtype=dtype))
 
     def compose(self, then: Pose) -> Pose:
         """Give the one pose that acts as this pose followed by ``then``.
 
+        For chains whose poses are a group: a single family whose poses add up, or such a family
+        behind a shift, or turns and zooms.
+
         >>> Pose.of(dx=1).compose(then=Pose.of(angle=90))
         Pose(dx=[0.0] px, dy=[-1.0] px, angle=[90.0] degrees)
         """
-        cos, sin = cos_sin_degrees(then.angle)
-        return Pose(
-            cos * self.dx + sin * self.dy + then.dx,
-            cos * self.dy - sin * self.dx + then.dy,
-            self.angle + then.angle,
-        )
+        self._check_group()
+        if then.chain.names != self.chain.names:
+            raise ValueError(f"a pose of {self.chain} and one of {then.chain} do not compose")
+        first, second = torch.broadcast_tensors(self.values, then.values)
+        if not self._shifts_others:
+            return self.like(first + second)
+        shift = _turned(self.chain, second, first[..., :2]) + second[..., :2]
+        return self.like(torch.cat((shift, first[..., 2:] + second[..., 2:]), -1))
 
     def inverse(self) -> Pose:
-        """Give the pose that undoes this one."""
-        cos, sin = cos_sin_degrees(self.angle)
-        return Pose(sin * self.dy - cos * self.dx, -sin * self.dx - cos * self.dy, -self.angle)
+        """Give the pose that undoes this one, of the same chains as ``compose``."""
+        self._check_group()
+        if not self._shifts_others:
+            return self.like(-self.values)
+        shift = -_turned(self.chain, -self.values, self.values[..., :2])
+        return self.like(torch.cat((shift, -self.values[..., 2:]), -1))
+
+    @property
+    def _shifts_others(self) -> bool:
+        return len(self.chain.families) > 1
+
+    def _check_group(self) -> None:
+        first, *rest = self.chain.families
+        group = first.additive and not rest
+        if isinstance(first, Shift) and rest:
+            adds = all(isinstance(each, Spatial) and each.additive for each in rest)
+            apart = all(isinstance(each, Spatial) and each.conformal for each in rest)
+            flat = not any(isinstance(each, Spatial) and each.projective for each in rest)
+            group = adds and flat and (len(rest) == 1 or apart)
+        if not group:
+            raise ValueError(
+                f"two poses of {' '.join(self.chain.names)} are not one pose of it; multiply their "
+                "matrices instead (pose.chain.matrix)"
+            )
 
 
-def cos_sin_degrees(angle: Tensor) -> tuple[Tensor, Tensor]:
-    """Give cosine and sine of an angle in degrees, exact at every multiple of 90.
+def _turned(chain: Chain, values: Tensor, shift: Tensor) -> Tensor:
+    """A shift as the families behind it move it."""
+    linear = Chain(chain.families[1:]).matrix(values[..., 2:], (1, 1))[..., :2, :2]
+    return matrix_product(linear, shift[..., None])[..., 0]
 
-    The angle is reduced to [-45, 45] before it is turned into radians, which no float holds
-    exactly.
-    """
-    quarter_turns = torch.round(angle.detach() / 90)
-    rest = torch.deg2rad(angle - 90 * quarter_turns)
-    cos, sin = torch.cos(rest), torch.sin(rest)
-    odd = torch.remainder(quarter_turns, 2) == 1
-    sign = torch.where(torch.remainder(quarter_turns, 4) >= 2, -1.0, 1.0).to(angle.dtype)
-    return sign * torch.where(odd, -sin, cos), sign * torch.where(odd, cos, sin)
+
+def _shown(column: Tensor) -> str:
+    text = str([round(value, 4) for value in column.flatten().tolist()[:6]])
+    return text.replace("]", ", ...]") if column.numel() > 6 else text

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
+from upright.later import space_text
+
 if sys.platform != "win32":
     import fcntl
 
@@ -313,6 +315,9 @@ def from_json(content: object) -> Record:
     version = content.pop("version", None)
     if version != _VERSION:
         raise ValueError(f"of version {version!r}, but this program reads version {_VERSION}")
+    for name in ("evaluation", "recipe"):
+        if isinstance(content.get(name), dict):
+            content[name] = _with_space_texts(content[name])
     reported = content.get("reported")
     if isinstance(reported, dict):
         content["reported"] = {name: _build(Reported, part) for name, part in reported.items()}
@@ -320,6 +325,18 @@ def from_json(content: object) -> Record:
     if isinstance(trained_by, list):
         content["trained_by"] = tuple(_build(Origin, part) for part in trained_by)
     return _build(Record, content)
+
+
+def _with_space_texts(content: dict[str, Any]) -> dict[str, Any]:
+    """Bring spaces of the first days into the form that they have now, in both of two recipes."""
+    return {
+        name: space_text(value)
+        if name == "space"
+        else _with_space_texts(value)
+        if name in ("locnet", "classifier") and isinstance(value, dict)
+        else value
+        for name, value in content.items()
+    }
 
 
 _Kind = TypeVar("_Kind", Origin, Record, Reported)

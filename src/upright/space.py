@@ -1,114 +1,153 @@
-"""The set of poses that is searched: a box in dx, dy and angle around the zero pose."""
+"""The set of poses that is searched: a box around the zero pose, of any chain of families."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from upright.families import RIGID, Axis, Chain, chain_of
 from upright.pose import Pose
 
-__all__ = ["PAPER", "TransformSpace"]
+__all__ = ["PAPER", "Space"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformSpace:
-    """All poses with |dx| <= max_dx, |dy| <= max_dy and |angle| <= max_angle.
+@dataclass(frozen=True, repr=False)
+class Space:
+    """A chain of families, each axis of it between two limits.
 
-    ``max_angle`` is in degrees. ``max_dx`` and ``max_dy`` are in pixels or, with ``unit="image"``,
-    in fractions of the image's width and height, which ``in_pixels`` resolves.
+    Its text and its object are the same thing: ``Space.of("shift(3px) rotate(30)")`` is the
+    paper's, and ``str`` gives the text back. Limits of shifts are in pixels, or in per cent of the
+    image's width and height, which ``in_pixels`` resolves.
     """
 
-    max_dx: float = 3.0
-    max_dy: float = 3.0
-    max_angle: float = 30.0
-    unit: Literal["px", "image"] = "px"
-
-    def __post_init__(self) -> None:
-        limits = (self.max_dx, self.max_dy, self.max_angle)
-        if not all(0 <= limit <= sys.float_info.max for limit in limits):
-            raise ValueError(f"limits must be finite and not negative, but are {limits}")
-        if self.unit not in ("px", "image"):
-            raise ValueError(f"unit {self.unit!r} is neither 'px' nor 'image'")
+    chain: Chain = RIGID
 
     @staticmethod
-    def of(
-        max_translation: float, max_angle: float, *, unit: Literal["px", "image"] = "px"
-    ) -> TransformSpace:
-        """Make a space with one limit for both translations."""
-        return TransformSpace(
-            max_dx=max_translation, max_dy=max_translation, max_angle=max_angle, unit=unit
-        )
+    def of(space: str | Space) -> Space:
+        """Read the text of a space; a space is given back as it is.
+
+        >>> Space.of("shift(3px) rotate(30)") == PAPER
+        True
+        >>> Space.of("shift(10%) zoom(0.9..1.1) brightness(0.2)").limits
+        Traceback (most recent call last):
+        ...
+        ValueError: limits are relative to the image; call in_pixels(height, width) first
+        """
+        if isinstance(space, Space):
+            return space
+        if not isinstance(space, str):
+            raise ValueError(
+                f"a space is a text such as 'shift(3px) rotate(30)', not a {type(space).__name__}"
+            )
+        return Space(chain_of(space))
 
     @staticmethod
-    def covering(transformation_sets: Iterable[Pose]) -> TransformSpace:
+    def covering(transformation_sets: Iterable[Pose]) -> Space:
         """Make the smallest space that leads from any member of a transformation set to any other.
 
         This is the paper's construction (appendix A.1): the search set is (-Δ*, Δ*), where Δ* is
-        the largest |dx|, |dy| and |angle| of a pose that takes one member of a set to another
-        member of the same set. Each set lists its members as poses of one common image.
+        the largest absolute value in each column of a pose that takes one member of a set to
+        another member of the same set. Each set lists its members as poses of one common image.
         """
-        largest = torch.zeros(3, dtype=torch.float64)
-        for members in transformation_sets:
+        chain, largest = RIGID, torch.zeros(len(RIGID.axes), dtype=torch.float64)
+        for place, members in enumerate(transformation_sets):
+            if place == 0:
+                chain = members.chain
+                largest = torch.zeros(len(chain.axes), dtype=torch.float64)
             pose = members.to(dtype=torch.float64)
             between = pose.inverse()[:, None].compose(then=pose[None, :])
-            nearest_turn = torch.remainder(between.angle + 180, 360) - 180
-            between = Pose(between.dx, between.dy, nearest_turn)
-            largest = torch.maximum(largest, between.stack().abs().amax((0, 1)))
-        max_dx, max_dy, max_angle = largest.tolist()
-        return TransformSpace(max_dx=max_dx, max_dy=max_dy, max_angle=max_angle)
+            farthest = _nearest_turns(between).abs().amax((0, 1))
+            largest = torch.maximum(largest, farthest)
+        limits = zip(chain.axes, largest.tolist(), strict=True)
+        return Space(chain.with_axes([replace(axis, low=-far, high=far) for axis, far in limits]))
 
-    def in_pixels(self, height: int, width: int) -> TransformSpace:
-        """Resolve limits that are relative to the image's size.
+    def __str__(self) -> str:
+        return str(self.chain)
 
-        >>> TransformSpace.of(0.125, 30, unit="image").in_pixels(height=224, width=320).limits
-        (40.0, 28.0, 30)
-        """
-        if self.unit == "px":
-            return self
-        return replace(self, max_dx=self.max_dx * width, max_dy=self.max_dy * height, unit="px")
-
-    def in_words(self) -> str:
-        """Say how far images are moved.
-
-        >>> TransformSpace().in_words()
-        'shifts of at most 3 px, rotations of at most 30 degrees'
-        """
-        unit, scale = ("px", 1.0) if self.unit == "px" else ("% of the image", 100.0)
-        shifts = dict.fromkeys(f"{scale * limit:g}" for limit in (self.max_dx, self.max_dy))
-        shift = " by ".join(shifts)
-        return f"shifts of at most {shift} {unit}, rotations of at most {self.max_angle:g} degrees"
+    def __repr__(self) -> str:
+        return f"Space({str(self)!r})"
 
     @property
-    def limits(self) -> tuple[float, float, float]:
-        """The limits of dx and dy in pixels and of the angle in degrees."""
-        if self.unit != "px":
+    def axes(self) -> tuple[Axis, ...]:
+        """A column of a pose each."""
+        return self.chain.axes
+
+    @property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        """The limits of each axis, in the unit of poses."""
+        if any(axis.unit == "%" for axis in self.axes):
             raise ValueError(
                 "limits are relative to the image; call in_pixels(height, width) first"
             )
-        return self.max_dx, self.max_dy, self.max_angle
+        return tuple((axis.low, axis.high) for axis in self.axes)
+
+    def in_pixels(self, height: int, width: int) -> Space:
+        """Resolve limits that are relative to the image's size.
+
+        >>> str(Space.of("shift(12.5%) rotate(30)").in_pixels(height=224, width=320))
+        'shift(40px, 28px) rotate(30)'
+        """
+        if all(axis.unit != "%" for axis in self.axes):
+            return self
+        resolved = [axis.in_pixels(height, width) for axis in self.axes]
+        return replace(self, chain=self.chain.with_axes(resolved))
+
+    def in_words(self) -> str:
+        """Say how far images are changed.
+
+        >>> PAPER.in_words()
+        'shift by at most 3 px, rotate by at most 30 degrees'
+        """
+        parts = []
+        for family in self.chain.families:
+            limits = dict.fromkeys(axis.in_words for axis in family.axes)
+            parts.append(f"{family.name} by {' and '.join(limits)}")
+        return ", ".join(parts)
+
+    def pose(self, **columns: Any) -> Pose:
+        """Make poses from columns by name; those that are not named are zero.
+
+        >>> Space.of("rotate zoom").pose(angle=[10, 20])
+        Pose(angle=[10.0, 20.0] degrees, zoom=[0.0, 0.0] (log of a factor))
+        """
+        return Pose.made(self.chain, **columns)
+
+    def zeros(self, *shape: int, device: torch.device | str | None = None) -> Pose:
+        """Give the pose that changes nothing."""
+        return Pose.zeros(*shape, chain=self.chain, device=device)
 
     def grid(self, counts: Sequence[int]) -> Pose:
-        """Give evenly spaced poses, ends included: ``counts`` values of dx, dy and angle.
+        """Give evenly spaced poses, ends included: ``counts`` has a number for each axis.
 
-        ``grid((5, 5, 31))`` are the paper's 775 poses. A count of 1 gives the value 0.
+        ``PAPER.grid((5, 5, 31))`` are the paper's 775 poses. A count of 1 gives the value 0.
 
-        >>> TransformSpace().grid((2, 1, 3))[:4]
+        >>> PAPER.grid((2, 1, 3))[:4]
         Pose(dx=[-3.0, -3.0, -3.0, 3.0] px, dy=[0.0, 0.0, 0.0, 0.0] px, \
 angle=[-30.0, 0.0, 30.0, -30.0] degrees)
         """
-        if len(counts) != 3 or min(counts) < 1:
-            raise ValueError(f"a grid needs three counts of at least 1, but got {tuple(counts)}")
-        # Fractions of the limit, as linspace can miss the zero pose by a rounding error.
-        axes = [
-            limit * (torch.arange(1 - count, count, 2, dtype=torch.float64) / max(1, count - 1))
-            for limit, count in zip(self.limits, counts, strict=True)
-        ]
-        return Pose(*(part.flatten().float() for part in torch.meshgrid(*axes, indexing="ij")))
+        self.check_counts(counts)
+        assert self.limits
+        values = [axis.spread(count) for axis, count in zip(self.axes, counts, strict=True)]
+        parts = [part.flatten().float() for part in torch.meshgrid(*values, indexing="ij")]
+        return Pose(torch.stack(parts, -1), self.chain)
+
+    def check_counts(self, counts: Sequence[int]) -> None:
+        """Check that a grid has a count for each axis."""
+        if len(counts) != len(self.axes) or min(counts) < 1:
+            names, usual = ", ".join(self.chain.columns), "x".join(map(str, self.usual_counts))
+            raise ValueError(
+                f"a grid over {self} needs a count of at least 1 for each of its axes ({names}), "
+                f"as in grid-{usual}, but has {'x'.join(map(str, counts))}"
+            )
+
+    @property
+    def usual_counts(self) -> tuple[int, ...]:
+        """The counts of a grid that nobody gave counts for; the paper's for its space."""
+        return tuple(axis.values for axis in self.axes)
 
     def sample(
         self,
@@ -118,22 +157,47 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
     ) -> Pose:
         """Draw poses uniformly from the box."""
         device = device or (generator.device if generator is not None else None)
-        poses = torch.rand(*shape, 3, generator=generator, device=device).sub_(0.5)
+        poses = torch.rand(*shape, len(self.axes), generator=generator, device=device).sub_(0.5)
         # Plain numbers, not a tensor of limits: a CUDA graph cannot capture a copy from the host.
-        for axis, limit in enumerate(self.limits):
-            poses[..., axis].mul_(2 * limit)
-        return Pose.unstack(poses)
+        for place, (low, high) in enumerate(self.limits):
+            poses[..., place].mul_(high - low)
+            if low != -high:
+                poses[..., place].add_((low + high) / 2)
+        return Pose(poses, self.chain)
 
     def project(self, pose: Pose) -> Pose:
         """Give the nearest pose in the box."""
-        parts = zip((pose.dx, pose.dy, pose.angle), self.limits, strict=True)
-        return Pose(*(part.clamp(-limit, limit) for part, limit in parts))
+        parts = zip(pose.values.unbind(-1), self.limits, strict=True)
+        return pose.like(torch.stack([part.clamp(*limits) for part, limits in parts], -1))
 
     def contains(self, pose: Pose) -> Tensor:
         """Say for each pose whether it lies in the box."""
-        parts = zip((pose.dx, pose.dy, pose.angle), self.limits, strict=True)
-        return torch.stack([part.abs() <= limit for part, limit in parts]).all(0)
+        parts = zip(pose.values.unbind(-1), self.limits, strict=True)
+        return torch.stack([(part >= low) & (part <= high) for part, (low, high) in parts]).all(0)
+
+    def fractions(self, pose: Pose) -> Tensor:
+        """Give values as parts of the larger limit of their axis; without room to move, 0."""
+        parts = zip(pose.values.unbind(-1), self.axes, strict=True)
+        return torch.stack([part / (axis.reach or 1.0) for part, axis in parts], -1)
+
+    def at_fractions(self, fractions: Tensor) -> Pose:
+        """Give the pose that has these ``fractions``."""
+        parts = zip(fractions.unbind(-1), self.axes, strict=True)
+        return Pose(torch.stack([part * axis.reach for part, axis in parts], -1), self.chain)
 
 
-PAPER = TransformSpace()
+def _nearest_turns(pose: Pose) -> Tensor:
+    """Values with each angle that repeats as the smallest one that means the same."""
+    columns = [
+        column if axis.period is None else _nearest(column, axis.period)
+        for axis, column in zip(pose.chain.axes, pose.values.unbind(-1), strict=True)
+    ]
+    return torch.stack(columns, -1)
+
+
+def _nearest(column: Tensor, period: float) -> Tensor:
+    return torch.remainder(column + period / 2, period) - period / 2
+
+
+PAPER = Space()
 """The paper's space: translations of at most 3 px and rotations of at most 30 degrees."""

@@ -78,15 +78,15 @@ def moved_by(
 ) -> tuple[Transformation, ...]:
     """List the motions by each of some poses, of shape (M,), as ``upright.warp`` makes them.
 
-    Poses of a space come from it: ``space.grid((3, 3, 5))`` or ``space.sample(10, generator=g)``.
+    Poses of any space come from it: ``space.grid((3, 3, 5))``, ``space.sample(10, generator=g)``.
     What leaves the image is lost and what is resampled is blurred, so that no network is exact.
 
     >>> [turn.name for turn in moved_by(Pose.of(angle=[-30.0, 30.0]))]
-    ['moved by 0 px, 0 px, -30 degrees', 'moved by 0 px, 0 px, 30 degrees']
+    ['at dx 0 px, dy 0 px, angle -30 degrees', 'at dx 0 px, dy 0 px, angle 30 degrees']
     """
     return tuple(
         Transformation(
-            "moved by {:g} px, {:g} px, {:g} degrees".format(*poses[place].stack().tolist()),
+            f"at {poses[place].in_words()}",
             partial(warp, pose=poses[place : place + 1], fill=fill, interpolation=interpolation),
         )
         for place in range(len(poses))

@@ -106,48 +106,48 @@ class Tiles:
     room: Room
     count: int
     device: torch.device
-    values: Callable[[Tensor, Rows], Tensor]
-    """The values of one tile. Positions of shape (n, 3) belong to n rows, each to one of them;
-    of shape (m, 1, 3), all to all."""
+    values: Callable[[Pose, Rows], Tensor]
+    """The values of one tile. Poses of shape (n,) belong to n rows, each to one of them; of shape
+    (m, 1), all to all."""
     done: Callable[[int], None] = lambda _: None
     """Told of the images of each tile that fitted."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        position = pose.stack().to(self.device)  # once: a copy from the host waits
-        if position.requires_grad and position.ndim > 2:
-            position = position.expand(-1, self.count, -1)  # each image has its own slope
-        if position.ndim > 2 and position.shape[-2] == 1:
-            return self._block(position[..., 0, :], 0, self.count)
-        row = torch.arange(self.count, device=self.device).expand(position.shape[:-1])
-        values = self._pairs(position.reshape(-1, 3), row.reshape(-1))
-        return values.reshape(*position.shape[:-1], *values.shape[1:])
+        pose = pose.to(self.device)  # once: a copy from the host waits
+        if pose.values.requires_grad and len(pose.shape) > 1:
+            pose = pose.like(pose.values.expand(-1, self.count, -1))  # each image has its own slope
+        if len(pose.shape) > 1 and pose.shape[-1] == 1:
+            return self._block(pose[..., 0], 0, self.count)
+        row = torch.arange(self.count, device=self.device).expand(pose.shape)
+        values = self._pairs(pose.like(pose.values.flatten(0, -2)), row.reshape(-1))
+        return values.reshape(*pose.shape, *values.shape[1:])
 
-    def _block(self, positions: Tensor, start: int, stop: int) -> Tensor:
+    def _block(self, poses: Pose, start: int, stop: int) -> Tensor:
         """Score every pose on every image from start to stop: poses x images."""
-        batch, poses, count = self.room.batch_size, len(positions), stop - start
+        batch, count = self.room.batch_size, stop - start
         if count > batch:
             edges = range(start, stop, batch)
-            parts = [self._block(positions, edge, min(edge + batch, stop)) for edge in edges]
+            parts = [self._block(poses, edge, min(edge + batch, stop)) for edge in edges]
             return torch.cat(parts, 1)
-        if poses * count > batch and poses > 1:
-            groups = positions.split(max(1, batch // count))
+        if len(poses) * count > batch and len(poses) > 1:
+            groups = poses.split(max(1, batch // count))
             return torch.cat([self._block(group, start, stop) for group in groups])
-        values = self._try(positions[:, None], slice(start, stop), poses * count)
-        return self._block(positions, start, stop) if values is None else values
+        values = self._try(poses[:, None], slice(start, stop), len(poses) * count)
+        return self._block(poses, start, stop) if values is None else values
 
-    def _pairs(self, positions: Tensor, rows: Tensor) -> Tensor:
+    def _pairs(self, poses: Pose, rows: Tensor) -> Tensor:
         """Score each pose on the image in its row."""
         batch = self.room.batch_size
-        if len(positions) > batch:
-            parts = zip(positions.split(batch), rows.split(batch), strict=True)
+        if len(poses) > batch:
+            parts = zip(poses.split(batch), rows.split(batch), strict=True)
             return torch.cat([self._pairs(*part) for part in parts])
-        values = self._try(positions, rows, len(positions))
-        return self._pairs(positions, rows) if values is None else values
+        values = self._try(poses, rows, len(poses))
+        return self._pairs(poses, rows) if values is None else values
 
-    def _try(self, positions: Tensor, rows: Rows, images: int) -> Tensor | None:
+    def _try(self, poses: Pose, rows: Rows, images: int) -> Tensor | None:
         """Score one tile of so many images; None where they did not fit."""
         try:
-            values = self._tile(positions, rows)
+            values = self._tile(poses, rows)
         except Exception as error:  # of any kind: a runtime's own need not be a RuntimeError
             self.room.make_room(images, error)
             return None
@@ -155,15 +155,16 @@ class Tiles:
         self.done(images)
         return values
 
-    def _tile(self, positions: Tensor, rows: Rows) -> Tensor:
+    def _tile(self, poses: Pose, rows: Rows) -> Tensor:
         """Score one tile; where a gradient is asked, it is taken at once.
 
         The result then is the linear function that has the value and the gradient of the score: the
         model's graph is freed with its tile, and memory stays bounded by one.
         """
+        positions = poses.values
         wants_gradient = torch.is_grad_enabled() and positions.requires_grad
         here = positions.detach().requires_grad_(wants_gradient)
-        value = self.values(here, rows)
+        value = self.values(poses.like(here), rows)
         if not (wants_gradient and value.requires_grad):
             return value.detach()
         (slope,) = torch.autograd.grad(value.sum(), here)

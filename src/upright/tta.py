@@ -13,7 +13,7 @@ from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
 from upright.logits import ask
 from upright.pose import Pose
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_options, warp
 
 __all__ = ["Averaged", "tta"]
@@ -27,7 +27,7 @@ class Averaged(nn.Module):
         model: Model,
         poses: Pose | CandidateSearch,
         *,
-        space: TransformSpace,
+        space: Space,
         seed: int,
         fill: Fill,
         interpolation: Interpolation,
@@ -69,7 +69,7 @@ def tta(
     model: Model,
     poses: int | str | CandidateSearch | Pose = 10,
     *,
-    space: TransformSpace = PAPER,
+    space: Space | str = PAPER,
     seed: int = 0,
     fill: Fill = "black",
     interpolation: Interpolation = "bilinear",
@@ -90,7 +90,12 @@ def tta(
     torch.Size([2, 10])
     """
     return Averaged(
-        model, _listed(poses), space=space, seed=seed, fill=fill, interpolation=interpolation
+        model,
+        _listed(poses),
+        space=Space.of(space),
+        seed=seed,
+        fill=fill,
+        interpolation=interpolation,
     )
 
 

@@ -1,52 +1,34 @@
-"""Resample images under a pose: the only place where pixels are moved.
+"""Apply poses to images: each stage of their chain in turn, neighbouring matrices at once.
 
-Convention
-----------
-Pixel centres lie at half-integers (``align_corners=False``), so the centre of an even-sized image
-lies between pixels. The rotation and the translation are one affine map and one resampling, but not
-with ``bilinear-twice``. A zero pose gives back the image bit for bit, and a shift by whole pixels
-or a turn of a square image by 90 degrees is exact, at every size.
-
-``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
-
-With a colour, as in ``#7f7f7f``, an image is resampled as if it went on in that colour without end.
-Its levels are 255ths, as those of a uint8 image are.
+A zero pose gives back the image bit for bit. All that moves points is one resampling, but not with
+``bilinear-twice``.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import product
-from typing import Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from upright.checks import check_float_images
-from upright.pose import Pose, cos_sin_degrees
+from upright.families import Shift, Stage
+from upright.pose import Pose
+from upright.resample import (
+    FILLS,
+    Fill,
+    Interpolation,
+    check_fill,
+    check_interpolation,
+    has_kernel,
+    levels_of,
+    resample_window,
+)
+from upright.window import Window
 
-__all__ = [
-    "FILLS",
-    "Fill",
-    "Interpolation",
-    "check_fill",
-    "check_options",
-    "warp",
-    "warp_all",
-]
-
-Fill = str
-"""What lies outside an image: one of ``FILLS``, or a colour such as ``#7f7f7f``."""
-FILLS = ("black", "reflection", "border")
-"""The fills that have names."""
-Interpolation = Literal["nearest", "bilinear", "bicubic", "bilinear-twice"]
-"""How a value between pixels is made."""
-
-_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
-
-# Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
-_MARGIN = 4
+__all__ = ["FILLS", "Fill", "Interpolation", "check_fill", "check_options", "warp", "warp_all"]
 
 
 def warp(
@@ -56,8 +38,9 @@ def warp(
     fill: Fill = "black",
     interpolation: Interpolation = "bilinear",
     canvas: int = 0,
+    view: int | None = None,
 ) -> Tensor:
-    """Move each image by its own pose.
+    """Change each image by its own pose.
 
     Args:
         images: N x C x H x W, of any float dtype.
@@ -70,6 +53,8 @@ def warp(
             images and then shifts what came out, as the paper's authors do: it blurs more.
         canvas: pad by this many pixels on every side first, so that nothing is cropped; the result
             is larger by twice as many. They are black, or of the fill's colour.
+        view: give the central so many pixels of the moved image, so that what comes in from outside
+            them is real where the image is larger. Poses are about the centre of what is given.
 
     Returns:
         Images of the same dtype, N x C x H x W after the leading axes of ``pose``, differentiable
@@ -84,113 +69,110 @@ def warp(
               [1., 3.]]]])
     """
     _check(images, pose, fill, interpolation, canvas)
-    if fill not in FILLS:
-        return _over_colour(images, pose, fill, interpolation, canvas)
-    leading, count = pose.shape[:-1], pose.shape[-1]
-    flat = Pose.unstack(pose.stack().reshape(-1, 3))
-    if count == 1 and len(images) > 1:
-        moved = warp_all(images, flat, fill=fill, interpolation=interpolation, canvas=canvas)
-        return moved.reshape(*leading, *moved.shape[1:])
-    moved = _resample(images, flat, fill, interpolation, canvas)
-    return moved.reshape(*leading, count, *moved.shape[1:])
+    exact = images.to(torch.promote_types(images.dtype, torch.float32))
+    if canvas:
+        exact = _padded(exact, canvas, fill)
+    leading, each = pose.shape[:-1], pose.shape[-1]
+    values = pose.values.to(exact.device, exact.dtype).reshape(-1, each, len(pose.chain.axes))
+    window = Window.of(exact, view)
+    moved = exact[None]  # tries x images x C x H x W
+    last = pose.chain.stages[-1]
+    for stage in pose.chain.stages:
+        own = values[..., stage.columns]
+        if stage.is_spatial:
+            part = window if stage is last else window.around(exact)
+            moved = _moved(moved, stage, own, part, fill, interpolation)
+        else:
+            moved = stage.apply(moved, own[:, :, None, None, None])
+    if not last.is_spatial:
+        moved = window.cut(moved).expand(len(values), *[-1] * 4)
+    return moved.reshape(*leading, *moved.shape[1:]).to(images.dtype)
 
 
-def warp_all(
-    images: Tensor,
-    poses: Pose,
-    *,
-    fill: Fill = "black",
-    interpolation: Interpolation = "bilinear",
-    canvas: int = 0,
-) -> Tensor:
-    """Move every image by every one of M poses, given in shape (M,): M x N x C x H x W.
+def warp_all(images: Tensor, poses: Pose, **way: Any) -> Tensor:
+    """Change every image by every one of M poses, given in shape (M,): M x N x C x H x W.
 
-    On a CPU one sampling grid serves all images, which are folded into the channels: several times
-    as fast as a grid for each image.
+    Otherwise as ``warp``.
     """
     if len(poses.shape) != 1:
         raise ValueError(
             f"warp_all needs poses of shape (M,), but they have {tuple(poses.shape)}; use warp"
         )
-    _check(images, poses[:, None], fill, interpolation, canvas)
-    if fill not in FILLS:
-        return _over_colour(images, poses[:, None], fill, interpolation, canvas)
-    count = len(poses)
-    if images.is_cuda:  # one grid has fewer places than a GPU has threads
-        poses = Pose.unstack(poses.stack().repeat_interleave(len(images), 0))
-        source = images
-    else:
-        source = images.flatten(0, 1)[None]
-    moved = _resample(source, poses, fill, interpolation, canvas)
-    return moved.reshape(count, *images.shape[:2], *moved.shape[-2:])
+    return warp(images, poses[:, None], **way)
 
 
-def _over_colour(
-    images: Tensor, pose: Pose, fill: Fill, interpolation: Interpolation, canvas: int
+def _moved(
+    images: Tensor,
+    stage: Stage,
+    values: Tensor,
+    window: Window,
+    fill: Fill,
+    interpolation: Interpolation,
 ) -> Tensor:
-    """Warp images with black around them, and add the colour where they cover a pixel in part.
-
-    The part that is covered is the warp of an image of ones: 1 where nothing was uncovered, so that
-    what is exact with black stays so.
-    """
-    dtype = torch.promote_types(images.dtype, torch.float32)
-    one = images.new_ones((1, 1, *images.shape[-2:]), dtype=dtype)
-    moved = warp(images.to(dtype), pose, interpolation=interpolation, canvas=canvas)
-    covered = warp(one, pose[..., None], interpolation=interpolation, canvas=canvas).squeeze(-4)
-    # Numbers by fills: a CUDA graph cannot capture a copy from the host.
-    colour = torch.stack([one.new_full((1, 1), level) for level in _levels(fill)])
-    return (moved + (1 - covered) * colour).to(images.dtype)
-
-
-def _levels(fill: Fill) -> list[float]:
-    """Red, green and blue of a colour, or one level for all channels where they are the same."""
-    levels = [byte / 255 for byte in bytes.fromhex(fill[1:])]
-    return levels if len(set(levels)) > 1 else levels[:1]
+    """Resample images, 1 or tries x N x C x H x W, by poses, tries x N or 1 x axes."""
+    tries, count = len(values), images.shape[1]
+    black = fill if fill in FILLS else "black"
+    if values.shape[1] == count:
+        source, poses = images.flatten(0, 1), values.flatten(0, 1)
+    elif images.is_cuda:  # one grid has fewer places than a GPU has threads
+        source, poses = images.flatten(0, 1), values[:, 0].repeat_interleave(count, 0)
+    else:  # one grid serves all images, folded into the channels: several times as fast
+        source, poses = images.flatten(1, 2), values[:, 0]
+    moved = _resampled(source, stage, poses, window, black, interpolation)
+    moved = moved.reshape(tries, count, images.shape[2], *moved.shape[-2:])
+    if fill in FILLS:
+        return moved
+    one = images.new_ones((1, 1, *images.shape[-2:]))
+    covered = _resampled(one, stage, values.flatten(0, 1), window, black, interpolation)
+    return moved + (1 - covered.reshape(tries, -1, *covered.shape[1:])) * _colour(fill, images)
 
 
-def _resample(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> Tensor:
+def _resampled(
+    images: Tensor,
+    stage: Stage,
+    values: Tensor,
+    window: Window,
+    fill: Fill,
+    interpolation: str,
+) -> Tensor:
     """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
     if interpolation == "bilinear-twice":
-        return _resample_twice(images, pose, fill, canvas)
-    # Half precision cannot hold a position to a useful fraction of a pixel.
-    dtype = torch.promote_types(images.dtype, torch.float32)
-    if canvas:
-        images = F.pad(images, [canvas] * 4)
-    if fill == "black" and interpolation == "bilinear" and _has_kernel(images):
-        from upright.warp_kernels import warp_black_bilinear
+        return _resampled_twice(images, stage, values, window, fill)
+    whole = (window.height, window.width) == window.size == images.shape[-2:]
+    usual = fill == "black" and interpolation == "bilinear" and has_kernel(images)
+    if stage.is_rigid and whole and usual:
+        from upright.resample_kernels import turn_and_shift
 
-        return warp_black_bilinear(images, pose.stack().to(images.device, dtype))
-    height, width = images.shape[-2:]
-    x, y = _positions(pose.to(images.device, dtype), height, width)
-    source = _source(images.to(dtype), fill)
-    copies = len(pose) // len(images)
-    pixels = source.pixels.expand(copies, *source.pixels.shape).flatten(0, 1)
-    sampling_grid = torch.stack(
-        (
-            _normalise(_fold(x, width, fill) + source.offset, source.pixels.shape[-1]),
-            _normalise(_fold(y, height, fill) + source.offset, source.pixels.shape[-2]),
-        ),
-        -1,
+        return turn_and_shift(images, values)
+    return resample_window(
+        images,
+        stage.inverse(values, window.size),
+        window,
+        fill=fill,
+        interpolation=interpolation,
+        projective=stage.is_projective,
     )
-    moved = F.grid_sample(
-        pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
-    )
-    return moved.to(images.dtype)
 
 
-def _resample_twice(images: Tensor, pose: Pose, fill: Fill, canvas: int) -> Tensor:
+def _resampled_twice(
+    images: Tensor, stage: Stage, values: Tensor, window: Window, fill: Fill
+) -> Tensor:
     """Turn images and shift what came out, both bilinear, as if on an endless canvas.
 
     To shift by a part of a pixel is to mix four shifts by whole pixels, each of which is one
     resampling with the turn.
     """
-    dtype = torch.promote_types(images.dtype, torch.float32)
-    pose, exact = pose.to(images.device, dtype), images.to(dtype)
-    mixed = torch.zeros((), dtype=dtype, device=images.device)
-    for (dx, of_x), (dy, of_y) in product(_whole_shifts(pose.dx), _whole_shifts(pose.dy)):
-        moved = _resample(exact, Pose(dx, dy, pose.angle), fill, "bilinear", canvas)
+    if not isinstance(stage.families[0], Shift):
+        raise ValueError(
+            "bilinear-twice shifts what was resampled before: give a space that begins with shift"
+        )
+    dx, dy, *rest = values.unbind(-1)
+    mixed = torch.zeros((), dtype=images.dtype, device=images.device)
+    for (whole_dx, of_x), (whole_dy, of_y) in product(_whole_shifts(dx), _whole_shifts(dy)):
+        shifted = torch.stack((whole_dx, whole_dy, *rest), -1)
+        moved = _resampled(images, stage, shifted, window, fill, "bilinear")
         mixed = mixed + (of_x * of_y)[:, None, None, None] * moved
-    return mixed.to(images.dtype)
+    return mixed
 
 
 class _WholeShift(NamedTuple):
@@ -205,71 +187,18 @@ def _whole_shifts(shift: Tensor) -> tuple[_WholeShift, _WholeShift]:
     return _WholeShift(whole, 1 - part), _WholeShift(whole + 1, part)
 
 
-def _has_kernel(images: Tensor) -> bool:
-    """Whether the usual warp can be one kernel: on a GPU, where images need no gradient."""
-    if not images.is_cuda or images.dtype != torch.float32 or images.requires_grad:
-        return False
-    # What traces or transforms a program looks into operations, and a kernel is none.
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    from torch.utils._triton import has_triton
-
-    return has_triton()
+def _padded(images: Tensor, canvas: int, fill: Fill) -> Tensor:
+    """Images with black around them, or the fill's colour."""
+    wide = F.pad(images, [canvas] * 4)
+    if fill in FILLS:
+        return wide
+    inside = F.pad(images.new_ones((1, 1, *images.shape[-2:])), [canvas] * 4)
+    return wide + (1 - inside) * _colour(fill, images)
 
 
-def _positions(pose: Pose, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Where each output pixel comes from: x and y in pixels, each M x H x W."""
-    cos, sin = (part[:, None, None] for part in cos_sin_degrees(pose.angle))
-    middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
-    x = torch.arange(width, device=pose.device, dtype=pose.dx.dtype) - middle_x
-    y = torch.arange(height, device=pose.device, dtype=pose.dx.dtype) - middle_y
-    x = x[None, None, :] - pose.dx[:, None, None]
-    y = y[None, :, None] - pose.dy[:, None, None]
-    return cos * x - sin * y + middle_x, sin * x + cos * y + middle_y
-
-
-class _Source(NamedTuple):
-    pixels: Tensor
-    offset: int
-
-
-def _source(images: Tensor, fill: Fill) -> _Source:
-    """Lay the images into a frame of power-of-two size, with what lies around them.
-
-    At such a size the normalised coordinates of whole pixels are exact, at others they are not:
-    this is what makes a zero pose the identity bit for bit.
-    """
-    height, width = images.shape[-2:]
-    if fill == "black":
-        frame = [0, _power_of_two(width) - width, 0, _power_of_two(height) - height]
-        return _Source(F.pad(images, frame) if any(frame) else images, 0)
-    rows = _around(height, fill, images.device)
-    columns = _around(width, fill, images.device)
-    return _Source(images[..., rows, :][..., columns], _MARGIN)
-
-
-def _around(size: int, fill: Fill, device: torch.device) -> Tensor:
-    """The index of the pixel that stands at each place of the frame, along one axis."""
-    place = torch.arange(_power_of_two(size + 2 * _MARGIN), device=device) - _MARGIN
-    if fill == "reflection":
-        # In half pixels, so that the mirror between two pixels has a whole number.
-        place = size - 1 - torch.abs(torch.remainder(2 * place + 1, 4 * size) - 2 * size) // 2
-    return place.clamp(0, size - 1)
-
-
-def _fold(position: Tensor, size: int, fill: Fill) -> Tensor:
-    """Bring positions outside the image to where the frame holds the same values."""
-    if fill == "reflection":
-        return size - torch.abs(torch.remainder(position + 0.5, 2 * size) - size) - 0.5
-    return position.clamp(-2, size + 1) if fill == "border" else position
-
-
-def _normalise(position: Tensor, size: int) -> Tensor:
-    return (2 * position + 1) / size - 1
-
-
-def _power_of_two(size: int) -> int:
-    return 1 << (size - 1).bit_length()
+def _colour(fill: Fill, images: Tensor) -> Tensor:
+    """A colour's levels, C or 1 x 1 x 1; by fills: a CUDA graph cannot capture a copy."""
+    return torch.stack([images.new_full((1, 1), level) for level in levels_of(fill)])
 
 
 def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> None:
@@ -282,18 +211,10 @@ def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: i
             f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
         )
     check_options(fill, interpolation, canvas)
-    if fill not in FILLS and len(_levels(fill)) not in (1, images.shape[1]):
+    if fill not in FILLS and len(levels_of(fill)) not in (1, images.shape[1]):
         raise ValueError(
             f"fill {fill!r} has three channels, but the images have {images.shape[1]}; give a "
             "grey, such as '#7f7f7f'"
-        )
-
-
-def check_fill(fill: Fill) -> None:
-    """Check the text of a fill."""
-    if fill not in FILLS and not (isinstance(fill, str) and _COLOUR.fullmatch(fill)):
-        raise ValueError(
-            f"fill {fill!r} is not one of {', '.join(FILLS)}, nor a colour such as '#7f7f7f'"
         )
 
 
@@ -302,7 +223,4 @@ def check_options(fill: Fill, interpolation: str, canvas: int) -> None:
     if canvas < 0:
         raise ValueError(f"canvas must be at least 0 pixels, but is {canvas}")
     check_fill(fill)
-    if interpolation not in get_args(Interpolation):
-        raise ValueError(
-            f"interpolation {interpolation!r} is not one of {', '.join(get_args(Interpolation))}"
-        )
+    check_interpolation(interpolation)

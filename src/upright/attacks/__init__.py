@@ -9,7 +9,7 @@ from upright.attacks.base import (
     parse_attack,
     pick_worst,
 )
-from upright.attacks.grid import GridSearch
+from upright.attacks.grid import GridSearch, usual_grid
 from upright.attacks.pgd import SpatialPGD
 from upright.attacks.random import RandomSearch
 
@@ -24,4 +24,5 @@ __all__ = [
     "attack_name",
     "parse_attack",
     "pick_worst",
+    "usual_grid",
 ]

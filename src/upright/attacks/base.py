@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = [
     "Attack",
@@ -62,12 +62,12 @@ class Attack(abc.ABC):
 
     @abc.abstractmethod
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         """Find the worst pose in ``space`` for each of ``count`` images."""
 
     def worst_pose(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> Pose:
         """Find the worst poses without their scores, which some attacks can do in fewer passes."""
         return self.search(score, space, count, generator=generator).pose
@@ -83,11 +83,11 @@ class CandidateSearch(Attack):
     """Whether all images try the same candidates, as on a grid."""
 
     @abc.abstractmethod
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         """List the poses to try: (m, 1) where they are ``shared``, else (k, count)."""
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         poses = self.candidates(space, count, generator=generator)
         return pick_worst(poses, score(poses))
@@ -96,9 +96,10 @@ class CandidateSearch(Attack):
 def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
     """Take the first candidate of highest score for each image, from scores of tries x images."""
     highest, best = scores.max(0, keepdim=True)
-    stacked = poses.stack().to(scores.device).expand(*scores.shape, 3)
-    pose = stacked.gather(0, best[..., None].expand(-1, -1, 3))[0]
-    return WorstCase(Pose.unstack(pose), highest[0], scores.numel())
+    columns = poses.values.shape[-1]
+    tried = poses.values.to(scores.device).expand(*scores.shape, columns)
+    worst = tried.gather(0, best[..., None].expand(-1, -1, columns))[0]
+    return WorstCase(poses.like(worst), highest[0], scores.numel())
 
 
 Build = Callable[..., Attack]

@@ -1,6 +1,6 @@
 """Grid search: every pose of an even grid over the space.
 
-The strongest attack of the paper, which calls the accuracy under it the grid accuracy. The space
+The strongest attack of the paper, which calls the accuracy under it the grid accuracy. Its space
 has three dimensions only, so that a search of all of it can be paid for.
 """
 
@@ -14,22 +14,22 @@ import torch
 
 from upright.attacks.base import CandidateSearch, attack_name
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
-__all__ = ["GridSearch"]
+__all__ = ["GridSearch", "usual_grid"]
 
 
 @dataclass(frozen=True)
 class GridSearch(CandidateSearch):
-    """Tries every pose of a grid of ``counts`` values of dx, dy and angle, ends included."""
+    """Tries every pose of a grid of ``counts`` values of each axis of the space, ends included."""
 
     shared: ClassVar[bool] = True
 
-    counts: tuple[int, int, int] = (5, 5, 31)
+    counts: tuple[int, ...] = (5, 5, 31)
 
     def __post_init__(self) -> None:
-        if len(self.counts) != 3 or min(self.counts) < 1:
-            raise ValueError(f"a grid needs three counts of at least 1, but got {self.counts}")
+        if not self.counts or min(self.counts) < 1:
+            raise ValueError(f"a grid needs counts of at least 1, but got {self.counts}")
 
     def __str__(self) -> str:
         if self.counts in _PAPER_GRIDS.values():
@@ -40,12 +40,21 @@ class GridSearch(CandidateSearch):
     def passes_per_image(self) -> int:
         return math.prod(self.counts)
 
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del count, generator  # the same for all images, and nothing is random
         return space.grid(self.counts)[:, None]
 
 
-_PAPER_GRIDS: dict[str, tuple[int, int, int]] = {"775": (5, 5, 31), "7500": (10, 10, 75)}
+def usual_grid(space: Space) -> GridSearch:
+    """The grid over a space for which nobody gave counts; over the paper's, the paper's.
+
+    >>> print(usual_grid(PAPER), usual_grid(Space.of("shift rotate zoom")))
+    grid-775 grid-5x5x31x5
+    """
+    return GridSearch(space.usual_counts)
+
+
+_PAPER_GRIDS: dict[str, tuple[int, ...]] = {"775": (5, 5, 31), "7500": (10, 10, 75)}
 
 
 @attack_name("grid-775, grid-7500", r"grid-(775|7500)")
@@ -53,6 +62,6 @@ def _paper_grid(size: str) -> GridSearch:
     return GridSearch(_PAPER_GRIDS[size])
 
 
-@attack_name("grid-AxBxC (as in grid-5x5x31)", r"grid-(\d+)x(\d+)x(\d+)")
-def _any_grid(dx: str, dy: str, angle: str) -> GridSearch:
-    return GridSearch((int(dx), int(dy), int(angle)))
+@attack_name("grid-AxBxC, a count for each axis (as in grid-5x5x31)", r"grid-(\d+(?:x\d+)*)")
+def _any_grid(counts: str) -> GridSearch:
+    return GridSearch(tuple(map(int, counts.split("x"))))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from upright.attacks.base import Attack, Score, WorstCase, attack_name
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = ["SpatialPGD"]
 
@@ -21,12 +21,13 @@ __all__ = ["SpatialPGD"]
 class SpatialPGD(Attack):
     """Climbs ``steps`` times from a random pose and takes where it ends.
 
-    ``step_size`` is in pixels for dx and dy and in degrees for the angle. With ``restarts`` above
-    1, the best of several climbs is taken.
+    ``step_size`` has a number for each axis, in its unit; without, it is each axis's own, in the
+    paper's space 0.03 px and 0.3 degrees. With ``restarts`` above 1, the best of several climbs is
+    taken.
     """
 
     steps: int = 5
-    step_size: tuple[float, float, float] = (0.03, 0.03, 0.3)
+    step_size: tuple[float, ...] | None = None
     restarts: int = 1
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class SpatialPGD(Attack):
         return self.steps if self.restarts == 1 else self.passes_per_image
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         best: tuple[Tensor, Tensor] | None = None
         starts = space.sample(count, self.restarts, generator=generator)
@@ -56,42 +57,50 @@ class SpatialPGD(Attack):
             pose = self._climb(score, space, starts[:, restart])
             with torch.no_grad():
                 value = score(pose)
-            found = pose.stack().to(value.device)
+            found = pose.values.to(value.device)
             if best is not None:
                 better = value > best[1]
                 found = torch.where(better[:, None], found, best[0])
                 value = torch.where(better, value, best[1])
             best = found, value
         assert best is not None
-        return WorstCase(Pose.unstack(best[0]), best[1], self.passes_per_image * count)
+        return WorstCase(starts.like(best[0]), best[1], self.passes_per_image * count)
 
     def worst_pose(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> Pose:
         """Find the worst pose; a single climb needs no score of where it ends: one pass less."""
         if self.restarts == 1:
             return self._climb(score, space, space.sample(count, generator=generator))
         return super().worst_pose(score, space, count, generator=generator)
 
-    def _climb(self, score: Score, space: TransformSpace, pose: Pose) -> Pose:
+    def _climb(self, score: Score, space: Space, pose: Pose) -> Pose:
         for _ in range(self.steps):
-            pose = space.project(self._step(score, pose))
+            pose = space.project(self._step(score, space, pose))
         return pose
 
-    def _step(self, score: Score, pose: Pose) -> Pose:
+    def _step(self, score: Score, space: Space, pose: Pose) -> Pose:
         with torch.enable_grad():
-            position = pose.stack().detach().requires_grad_()
-            values = _with_gradient(score, Pose.unstack(position))
+            position = pose.values.detach().requires_grad_()
+            values = _with_gradient(score, pose.like(position))
         if not values.requires_grad:
             raise ValueError(
                 "s-pgd needs the gradient of the model, and this model gives none; "
                 "use an attack that needs none, such as grid-775 or wo-10"
             )
         (gradient,) = torch.autograd.grad(values, position, torch.ones_like(values))
-        moves = zip(
-            position.detach().unbind(-1), gradient.sign().unbind(-1), self.step_size, strict=True
-        )
-        return Pose(*(part.add(sign, alpha=size) for part, sign, size in moves))
+        sizes = self._sizes(space)
+        moves = zip(position.detach().unbind(-1), gradient.sign().unbind(-1), sizes, strict=True)
+        return pose.like(torch.stack([at.add(way, alpha=size) for at, way, size in moves], -1))
+
+    def _sizes(self, space: Space) -> tuple[float, ...]:
+        sizes = self.step_size or tuple(axis.step for axis in space.axes)
+        if len(sizes) != len(space.axes):
+            raise ValueError(
+                f"{space} has {len(space.axes)} axes, but step_size has {len(sizes)} numbers; give "
+                "one for each axis, or leave it out"
+            )
+        return sizes
 
 
 def _with_gradient(score: Score, pose: Pose) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from upright.attacks.base import CandidateSearch, attack_name
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = ["RandomSearch"]
 
@@ -33,10 +33,10 @@ class RandomSearch(CandidateSearch):
     def passes_per_image(self) -> int:
         return self.tries
 
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         # Image by image, so that fewer images have the first of the draws of more.
         poses = space.sample(count, self.tries, generator=generator)
-        return Pose.unstack(poses.stack().transpose(0, 1))
+        return poses.like(poses.values.transpose(0, 1))
 
 
 @attack_name("rnd", "rnd")

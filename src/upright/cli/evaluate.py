@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright.attacks import parse_attack
+from upright.attacks import usual_grid
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
@@ -25,6 +25,7 @@ from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation
 from upright.data import LabelledImages, Split
 from upright.data.registry import can_resize
+from upright.evaluation.question import Question
 from upright.files import write_whole
 from upright.origin import commit
 from upright.records import append
@@ -39,7 +40,7 @@ from upright.reproduce import (
     keep,
 )
 from upright.sources import StnPlus, Trained, load_model, trained_as
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Evaluate"]
@@ -48,6 +49,9 @@ __all__ = ["Evaluate"]
 _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 _Name = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
+_Text = Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")]
+_Limit = Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")]
+_Degrees = Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")]
 _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 
@@ -68,17 +72,23 @@ class Evaluate:
     attack: UseAppendAction[
         Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
     ] = ()
-    """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31, wo-10, rnd or s-pgd.
-    Give it several times for several attacks; without it, grid-775 is run."""
+    """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31 (a count for each axis),
+    wo-10, rnd or s-pgd.
+    Give it several times for several attacks. Without it, a grid is run: of the paper's space
+    grid-775, of others with the counts that are usual for their axes."""
     include_identity: bool = False
     """Let every attack try images as they are, too: wo-K, rnd and s-pgd leave that out, as in the
     paper, so that they may end above natural accuracy."""
     top: Annotated[int, arg(metavar="K")] = 1
     """Count an answer as right where the true class is among the K largest logits."""
-    max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
-    """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
-    max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
-    """Largest rotation either way, in degrees."""
+    space: _Text = None
+    """What images are changed by, in quotes, as in "shift(10%) rotate(20) zoom(0.9..1.1)"; without,
+    the paper's "shift(3px) rotate(30)". `upright families` lists what there is."""
+    max_translation: _Limit = None
+    """Short for the paper's space with another farthest shift along each axis, in pixels (3) or as
+    a part of the image's size (10%)."""
+    max_rotation: _Degrees = None
+    """The same with another largest rotation either way, in degrees."""
     fill: Annotated[Fill, arg(metavar="FILL")] = "black"
     """What a pose uncovers: black, reflection, border, or a colour in quotes, as in "#7f7f7f"."""
     interpolation: Interpolation = "bilinear"
@@ -86,6 +96,9 @@ class Evaluate:
     canvas: Annotated[int, arg(metavar="PIXELS")] = 0
     """Pad all images by so many pixels on each side first, so that no pose crops them: black ones,
     or of the fill's colour."""
+    view: _Number = None
+    """Let the model see the central N x N pixels of the moved images, so that what comes in from
+    outside them is real where images are larger."""
     split: Split = "test"
     """Which part of the data, where they have parts."""
     limit: _Number = None
@@ -136,11 +149,11 @@ class Evaluate:
 
     def _measure(self) -> Measured | None:
         """Do the work; None in a process that only helps the one that speaks."""
-        space = parse_space(self.max_translation, self.max_rotation)
+        space = parse_space(self.space, self.max_translation, self.max_rotation)
         settings = self._settings(space)
         device = parse_device(self.device)
-        attacks = self.attack or ("grid-775",)
-        self._check(attacks)
+        attacks = self.attack or (str(usual_grid(space)),)
+        self._check(attacks, space)
         run = FinishedRun.of_model(self.model) if self._is_kept else None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             model, data = load_model(self.model, device=device), settings.load(self.data)
@@ -248,12 +261,11 @@ class Evaluate:
             return Guest.of(model, self.model, name=self.name)
         return run
 
-    def _check(self, attacks: Sequence[str]) -> None:
+    def _check(self, attacks: Sequence[str], space: Space) -> None:
         """Say what is wrong before the model is loaded."""
-        for name in attacks:
-            parse_attack(name)
+        Question.of(attacks, space=space)
         check_options(self.fill, self.interpolation, self.canvas)
-        check_at_least_1(top=self.top)
+        check_at_least_1(top=self.top, view=self.view)
         is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
         if self.name is not None and is_run:
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
@@ -278,10 +290,10 @@ class Evaluate:
             raise ValueError(
                 "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
+        if self.view is not None:
+            raise ValueError("the explorer shows whole images: leave out --view, or --save")
 
-    def _shown(
-        self, data: LabelledImages, attacks: Sequence[str], space: TransformSpace
-    ) -> Shown | None:
+    def _shown(self, data: LabelledImages, attacks: Sequence[str], space: Space) -> Shown | None:
         """The images to keep, if any; that they may lie in the folder is checked beforehand."""
         if self.save is None:
             return None
@@ -308,7 +320,7 @@ class Evaluate:
     def _trained(self) -> Trained | None:
         return trained_as(self.model)
 
-    def _settings(self, space: TransformSpace) -> Settings:
+    def _settings(self, space: Space) -> Settings:
         resize, center_crop = self._sizes()
         return Settings(
             space=space,
@@ -319,6 +331,7 @@ class Evaluate:
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,
+            view=self.view,
             precision=self.precision,
             seed=self.seed,
             top=self.top,

@@ -9,7 +9,7 @@ import torch
 
 from upright.checks import warn_if_below_a_pixel
 from upright.files import plain_name
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = [
     "STDOUT",
@@ -28,20 +28,35 @@ _LONGEST_NAME = 240
 """Bytes: most disks take 255, and a file that is being written has a longer name."""
 
 
-def parse_space(max_translation: str, max_rotation: float) -> TransformSpace:
-    """Make a space from a limit in pixels (``3``) or of the size (``10%``), and one in degrees."""
-    text = max_translation.strip()
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise ValueError(
-            f"a translation of {max_translation!r} is not understood; give pixels, as in 3, or a "
-            "part of the image's size, as in 10%"
-        ) from None
-    if text.endswith("%"):
-        return TransformSpace.of(number / 100, max_rotation, unit="image")
-    warn_if_below_a_pixel(number)
-    return TransformSpace.of(number, max_rotation)
+def parse_space(
+    space: str | None, max_translation: str | None, max_rotation: float | None
+) -> Space:
+    """Make a space of its text, or of the paper's two limits.
+
+    The latter are in pixels (``3``) or of the image's size (``10%``), and in degrees.
+    """
+    if space is not None:
+        if max_translation is not None or max_rotation is not None:
+            raise ValueError(
+                "--space has all limits: leave out --max-translation and --max-rotation, or write "
+                "'shift(3px) rotate(30)' into it"
+            )
+        found = Space.of(space)
+    else:
+        shift = "3" if max_translation is None else max_translation
+        try:
+            found = Space.of(
+                f"shift({shift}) rotate({30 if max_rotation is None else max_rotation})"
+            )
+        except ValueError:
+            raise ValueError(
+                f"a translation of {shift!r} or a rotation of {max_rotation!r} is not understood; "
+                "give pixels, as in 3, or a part of the image's size, as in 10%, and degrees"
+            ) from None
+    for axis in found.axes:
+        if axis.side is not None and axis.unit == "px":
+            warn_if_below_a_pixel(axis.reach)
+    return found
 
 
 def parse_device(name: str | None) -> torch.device:

@@ -30,8 +30,9 @@ def oracle_command(
     *,
     data: Annotated[str, arg(metavar="DATA")],
     attack: Annotated[str, arg(metavar="NAME")] = "grid-775",
-    max_translation: Annotated[str, arg(metavar="LIMIT")] = "3",
-    max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0,
+    space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None,
+    max_translation: Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")] = None,
+    max_rotation: Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")] = None,
     limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
     precision: Precision = "float32",
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
@@ -46,6 +47,7 @@ def oracle_command(
         classifier: Any model that `upright evaluate` takes.
         data: glyphs, npz:FILE, folder:DIR, or another data set by name.
         attack: How to search for the worst pose, with the LocNet's fill: grid-775, wo-10 or s-pgd.
+        space: What images are changed by, as in "shift(3px) rotate(30)", the paper's.
         max_translation: Farthest shift along each axis, in pixels (3) or of the size (10%).
         max_rotation: Largest rotation either way, in degrees.
         limit: Use the first N test images only.
@@ -55,13 +57,13 @@ def oracle_command(
     """
     commit()  # what is edited from now on is not what evaluates
     place = parse_device(device)
-    space = parse_space(max_translation, max_rotation)
+    box = parse_space(space, max_translation, max_rotation)
     writable(record)
     locator = load_locator(locnet).to(place)
     runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
     settings = replace(
         Settings.of_run(RunDirectory.open(locnet).recipe),
-        space=space,
+        space=box,
         limit=limit,
         fill=locator.fill,
         precision=precision,
@@ -88,7 +90,7 @@ def oracle_command(
     )
     outputs = [
         printing(
-            lambda: show_evaluation(evaluation, title=title, space=space, console=roomy_console())
+            lambda: show_evaluation(evaluation, title=title, space=box, console=roomy_console())
         )
     ]
     if record is not None:

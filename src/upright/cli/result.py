@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from upright.cli.table import name_of
 from upright.data import LabelledImages
 from upright.evaluation import AttackResult, Evaluation
 from upright.origin import commit, hardware, versions
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = ["result_as_json"]
 
@@ -21,7 +20,7 @@ def result_as_json(
     evaluation: Evaluation,
     *,
     options: dict[str, Any],
-    space: TransformSpace,
+    space: Space,
     data: LabelledImages,
     device: torch.device,
 ) -> dict[str, object]:
@@ -29,7 +28,7 @@ def result_as_json(
 
     Where the worst poses are known, ``details`` has them for each image, in the order of the data.
     """
-    result = {"model": options["model"], "data": options["data"], "space": asdict(space)}
+    result = {"model": options["model"], "data": options["data"], "space": str(space)}
     result |= evaluation.summary() | {"per_class": _classes(evaluation, data.classes)}
     if all(each.worst_pose is not None for each in evaluation.attacks.values()):
         result["details"] = _details(evaluation)
@@ -64,16 +63,17 @@ def _worst(result: AttackResult) -> dict[str, object]:
     assert result.worst_loss is not None
     found: dict[str, object] = {
         "correct": result.correct.tolist(),
-        "worst_dx_px": result.worst_pose.dx.tolist(),
-        "worst_dy_px": result.worst_pose.dy.tolist(),
-        "worst_angle_degrees": result.worst_pose.angle.tolist(),
+        "worst_pose": {
+            name: result.worst_pose.values[:, column].tolist()
+            for name, column in result.worst_pose.chain.columns.items()
+        },
         "worst_loss": result.worst_loss.tolist(),
     }
     if result.worst_class is not None:
         found["worst_class"] = result.worst_class.tolist()
     if result.fooled is not None:
         found["fooling_pose_count"] = result.fooled.unpack().sum(1).tolist()
-        found["grid_dx_dy_angle"] = result.fooled.poses.stack().tolist()
+        found["grid"] = result.fooled.poses.values.tolist()
         # One bit for each pose of the grid, the first in the highest, rows of whole bytes.
         bits = result.fooled.bits.numpy().tobytes()
         found["fooling_poses_base64"] = base64.b64encode(bits).decode()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from upright.evaluation import ClassAccuracy, Evaluation, Interval
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.terminal import plain_console, plain_text
 
 __all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation"]
@@ -29,9 +29,7 @@ def roomy_console(*, stderr: bool = False) -> Console:
     return console
 
 
-def show_evaluation(
-    evaluation: Evaluation, *, title: str, space: TransformSpace, console: Console
-) -> None:
+def show_evaluation(evaluation: Evaluation, *, title: str, space: Space, console: Console) -> None:
     """Print an evaluation; an oracle's is marked in its title, in every line and below.
 
     The title has paths, of any length. It stands on a line of its own, which nothing breaks: who

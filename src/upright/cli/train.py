@@ -52,10 +52,17 @@ class Train:
     weight_decay: float = 2e-4
     weight: Annotated[float | None, arg(name="lambda", metavar="λ", help_behavior_hint="")] = None
     """Weight of the penalty; without, 8 for KL and 1 for L2."""
-    max_translation: Annotated[str, arg(metavar="LIMIT")] = "3"
-    """Farthest shift along each axis, in pixels (3) or as a part of the image's size (10%)."""
-    max_rotation: Annotated[float, arg(metavar="DEGREES")] = 30.0
-    """Largest rotation either way, in degrees."""
+    space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None
+    """What images are changed by, in quotes, as in "shift(10%) rotate(20) zoom(0.9..1.1)"; without,
+    the paper's "shift(3px) rotate(30)". `upright families` lists what there is."""
+    max_translation: Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")] = None
+    """Short for the paper's space with another farthest shift along each axis, in pixels (3) or as
+    a part of the image's size (10%)."""
+    max_rotation: Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")] = None
+    """The same with another largest rotation either way, in degrees."""
+    view: _Number = None
+    """Let the network see the central N x N pixels of moved images, so that what comes in from
+    outside them is real where images are larger."""
     interpolation: Interpolation = "bilinear"
     """How images are resampled; bilinear-twice turns and then shifts, as the authors do."""
     flips: bool = True
@@ -138,7 +145,8 @@ class Train:
             resize=self.resize,
             center_crop=self.center_crop,
             model=self.model,
-            space=parse_space(self.max_translation, self.max_rotation),
+            space=parse_space(self.space, self.max_translation, self.max_rotation),
+            view=self.view,
             steps=self.steps,
             batch=self.batch,
             learning_rate=self.learning_rate,

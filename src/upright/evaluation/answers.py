@@ -61,8 +61,8 @@ def answers(
 def _ask(predictor: Predictor, place: int, image: Tensor, label: Tensor, poses: Pose) -> Answers:
     """Ask about one image, in batches of poses."""
     parts = [
-        predictor.peek(warp(image, Pose.unstack(part)[:, None]).flatten(0, 1)).float().cpu()
-        for part in poses.stack().split(predictor.room.batch_size)
+        predictor.peek(warp(image, part[:, None]).flatten(0, 1)).float().cpu()
+        for part in poses.split(predictor.room.batch_size)
     ]
     logits = torch.cat(parts)
     check_numbers(logits, lambda at: named_image(place, poses[at[0]]))

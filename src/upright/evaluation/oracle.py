@@ -9,6 +9,7 @@ nothing about how accurate a network is under attack.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -42,10 +43,22 @@ class Oracle(nn.Module):
         return self.classifier(images)
 
     def move(
-        self, images: Tensor, pose: Pose, *, fill: Fill, interpolation: Interpolation
+        self,
+        images: Tensor,
+        pose: Pose,
+        *,
+        fill: Fill,
+        interpolation: Interpolation,
+        view: int | None = None,
     ) -> Tensor:
         """Warp images by what is left of a pose once the locator's is subtracted; as ``warp``."""
-        moved = warp(images, pose, fill=fill, interpolation=interpolation)
-        found = self.locator(moved.flatten(0, -4)).stack().reshape(*moved.shape[:-3], 3)
-        remaining = Pose.unstack(pose.stack() - found)
-        return warp(images, remaining, fill=fill, interpolation=interpolation)
+        way: Any = {"fill": fill, "interpolation": interpolation, "view": view}
+        moved = warp(images, pose, **way)
+        found = self.locator(moved.flatten(0, -4))
+        if found.chain.names != pose.chain.names:
+            raise ValueError(
+                f"the locator finds poses of {found.chain}, but the attack has those of "
+                f"{pose.chain}; give both the same families"
+            )
+        seen = found.values.reshape(*moved.shape[:-3], -1)
+        return warp(images, pose.like(pose.values - seen), **way)

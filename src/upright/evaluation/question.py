@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from upright.attacks import Attack, parse_attack
+from upright.attacks import Attack, GridSearch, parse_attack
 from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
+from upright.window import Window
 from upright.seeds import seed_for
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_options
 
 __all__ = ["Question", "named_attacks"]
@@ -23,18 +25,22 @@ class Question:
     """The settings of an evaluation. See ``evaluate`` for what each one means."""
 
     attacks: dict[str, Attack]
-    space: TransformSpace = PAPER
+    space: Space = PAPER
     only_accuracy: bool = False
     fill: Fill = "black"
     interpolation: Interpolation = "bilinear"
     canvas: int = 0
+    view: int | None = None
     limit: int | None = None
     seed: int = 0
     top: int = 1
     include_identity: bool = False
 
     def __post_init__(self) -> None:
-        check_at_least_1(limit=self.limit, top=self.top)
+        check_at_least_1(limit=self.limit, top=self.top, view=self.view)
+        for attack in self.attacks.values():
+            if isinstance(attack, GridSearch):
+                self.space.check_counts(attack.counts)
         check_options(self.fill, self.interpolation, self.canvas)
 
     @staticmethod
@@ -59,19 +65,23 @@ class Question:
         later = without_defaults(mine, _LATER)
         return {name.replace("_", " "): value for name, value in later.items()} | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
-            "space": asdict(self.space),
+            "space": str(self.space),
             "only accuracy": self.only_accuracy,
             "warp": [self.fill, self.interpolation, self.canvas],
             "limit": self.limit,
             "seed": self.seed,
         }
 
+    def space_for(self, images: Tensor) -> Space:
+        """Give the space with limits that fit what the model sees of images."""
+        return self.space.in_pixels(*Window.of(images, self.view).size)
+
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
         return torch.Generator().manual_seed(seed_for(self.seed, attack, start))
 
 
-_LATER = later_defaults(Question, "top", "include_identity")
+_LATER = later_defaults(Question, "top", "include_identity", "view")
 """What the first states do not know."""
 
 

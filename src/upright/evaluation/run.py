@@ -38,7 +38,7 @@ from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.modes import climbing
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.tiles import Room, images_at_once
 from upright.warp import Fill, Interpolation, warp
 
@@ -56,13 +56,14 @@ def evaluate(
     data: Data,
     *,
     attacks: Sequence[str | Attack] = ("grid-775",),
-    space: TransformSpace = PAPER,
+    space: Space | str = PAPER,
     only_accuracy: bool = False,
     top: int = 1,
     include_identity: bool = False,
     fill: Fill = "black",
     interpolation: Interpolation = "bilinear",
     canvas: int = 0,
+    view: int | None = None,
     limit: int | None = None,
     batch_size: int | None = None,
     device: torch.device | str | None = None,
@@ -83,7 +84,8 @@ def evaluate(
             ``image``, ``img`` or ``images``, labels ``labels``, ``label``, ``target`` or
             ``targets``.
         attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
-        space: the poses to search.
+        space: the poses to search, as a text such as ``shift(10%) rotate(20) zoom(0.9..1.1)``, or
+            a ``Space``.
         only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
             the same accuracy in fewer passes.
         top: an answer is right where the true class is among so many largest logits: 5 gives top-5
@@ -94,6 +96,8 @@ def evaluate(
         interpolation: how images are resampled, see ``warp``.
         canvas: pad all images by this many pixels first, so that no pose crops them: black ones, or
             of the fill's colour.
+        view: the model sees the central so many pixels of the moved image, so that where images are
+            larger, what comes in is real. Parts of the image's size are then parts of this.
         limit: use the first so many images only; which these are depends on the order of the data.
         batch_size: at most so many images at once; fewer while they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
@@ -108,11 +112,12 @@ def evaluate(
     question = Question.of(
         attacks,
         generator=generator,
-        space=space,
+        space=Space.of(space),
         only_accuracy=only_accuracy,
         fill=fill,
         interpolation=interpolation,
         canvas=canvas,
+        view=view,
         limit=limit,
         top=top,
         include_identity=include_identity,
@@ -190,9 +195,10 @@ class _Examination:
         """Look at the model's first answers, and set how many images it gets at once."""
         self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
-        few = self.move(_on_canvas(chunk.images[:_FIRST], self.question), Pose.zeros(1))
+        still = self.question.space.zeros(1)
+        few = self.move(_on_canvas(chunk.images[:_FIRST], self.question), still)
         logits = self.predictor.peek(few)
-        checks.check_numbers(logits, lambda at: named_image(at[0], Pose.zeros(1)[0]))
+        checks.check_numbers(logits, lambda at: named_image(at[0], still[0]))
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
         self.classes = logits.shape[1]
@@ -213,7 +219,7 @@ class _Examination:
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
         piece, began = Piece(len(chunk)), time.perf_counter()
-        space = self.question.space.in_pixels(*chunk.images.shape[-2:])
+        space = self.question.space_for(chunk.images)
         score = WorstLoss(
             self.predictor,
             _on_canvas(chunk.images, self.question),
@@ -223,7 +229,7 @@ class _Examination:
             None if self.question.only_accuracy else Notes(),
             torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
         )
-        natural = score(Pose.zeros(1, 1))[0]
+        natural = score(space.zeros(1, 1))[0]
         piece.keep(
             labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
         )
@@ -249,7 +255,7 @@ class _Examination:
         name: str,
         score: WorstLoss,
         natural: Tensor,
-        space: TransformSpace,
+        space: Space,
         generator: torch.Generator,
     ) -> None:
         """Search for the worst pose of each image; of poses that all share, note all that fool."""
@@ -260,7 +266,7 @@ class _Examination:
             worst = pick_worst(poses, values)
             if attack.shared:
                 piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
-                self.kept.once(f"{name}/grid", poses[:, 0].stack())
+                self.kept.once(f"{name}/grid", poses[:, 0].values)
         else:
             worst = attack.search(score, space, count, generator=generator)
         if self.question.include_identity:
@@ -268,7 +274,7 @@ class _Examination:
         piece.keep(
             **{
                 f"{name}/fooled": is_fooled(worst.score),
-                f"{name}/pose": worst.pose.stack(),
+                f"{name}/pose": worst.pose.values,
                 f"{name}/loss": loss_of(worst.score),
             }
         )
@@ -286,7 +292,9 @@ def _on_canvas(images: Tensor, question: Question) -> Tensor:
 def _move(model: checks.Model, question: Question) -> Move:
     """What shows a model images under poses; an oracle sees to that itself."""
     move = model.move if isinstance(model, Oracle) else warp
-    return partial(move, fill=question.fill, interpolation=question.interpolation)
+    return partial(
+        move, fill=question.fill, interpolation=question.interpolation, view=question.view
+    )
 
 
 def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:

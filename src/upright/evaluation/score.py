@@ -69,9 +69,9 @@ def loss_of(value: Tensor) -> Tensor:
 def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
     """Take the zero pose, of this rank, for images to which it does more than what was found."""
     worse = natural > worst.score
-    pose = torch.where(worse[:, None], 0.0, worst.pose.stack())
+    pose = torch.where(worse[:, None], 0.0, worst.pose.values)
     return WorstCase(
-        Pose.unstack(pose), torch.where(worse, natural, worst.score), worst.forward_passes
+        worst.pose.like(pose), torch.where(worse, natural, worst.score), worst.forward_passes
     )
 
 
@@ -142,7 +142,7 @@ class WorstLoss:
         predictor, device = self.predictor, self.images.device
         tiles = Tiles(predictor.room, len(self.images), device, self._ranks, predictor.count)
         values = tiles(pose)
-        check_numbers(values, partial(self._which, pose.stack().expand(*values.shape, 3)))
+        check_numbers(values, partial(self._which, pose))
         return values
 
     def restrict(self, rows: Tensor) -> WorstLoss:
@@ -164,15 +164,16 @@ class WorstLoss:
         """Ask for the class of the largest logit under a pose of each image."""
         return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
 
-    def _which(self, positions: Tensor, at: tuple[int, ...]) -> str:
+    def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""
         place = at[-1] if self.places is None else int(self.places[at[-1]])
-        return named_image(place, Pose.unstack(positions[at]))
+        shared = (*at[:-1], 0) if pose.shape[-1] == 1 else at
+        return named_image(place, pose[shared])
 
-    def _ranks(self, positions: Tensor, rows: Rows) -> Tensor:
+    def _ranks(self, pose: Pose, rows: Rows) -> Tensor:
         """Rank one tile."""
         images, labels = self.images[rows], self.labels[rows]
-        moved = self.move(images, Pose.unstack(positions))
+        moved = self.move(images, pose)
         asked = moved.flatten(0, -4)
         logits, tries = self.predictor(asked), len(asked) // len(labels)
         value = self.value(logits, labels.repeat(tries))
@@ -187,9 +188,8 @@ def named_image(place: int, pose: Pose) -> str:
 
     >>> named_image(7, Pose.zeros(1)[0])
     'image 7, counted from 0, as it is'
-    >>> named_image(8, Pose.unstack(torch.tensor([1, -2.5, 30])))
+    >>> named_image(8, Pose(torch.tensor([1, -2.5, 30])))
     'image 8, counted from 0, at dx 1 px, dy -2.5 px, angle 30 degrees'
     """
-    dx, dy, angle = pose.stack().tolist()
-    moved = f"at dx {dx:g} px, dy {dy:g} px, angle {angle:g} degrees"
-    return f"image {place}, counted from 0, {moved if dx or dy or angle else 'as it is'}"
+    moved = f"at {pose.in_words()}" if any(pose.values.tolist()) else "as it is"
+    return f"image {place}, counted from 0, {moved}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from upright.evaluation.score import WorstLoss, is_fooled
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = ["HardestFirst", "has_zero", "survivors"]
 
@@ -20,9 +20,8 @@ __all__ = ["HardestFirst", "has_zero", "survivors"]
 class HardestFirst:
     """Remembers how often each pose fooled an image that had survived the ones before."""
 
-    def __init__(self, poses: Pose, space: TransformSpace) -> None:
-        limits = torch.tensor(space.limits).clamp_min(1e-9)
-        nearness = (poses.stack().abs() / limits).mean((-2, -1))
+    def __init__(self, poses: Pose, space: Space) -> None:
+        nearness = space.fractions(poses).abs().mean((-2, -1))
         self._fooled = 0.1 * nearness
         self._tried = torch.ones(len(poses))
 
@@ -61,4 +60,4 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
 
 def has_zero(poses: Pose) -> bool:
     """Whether all images try the zero pose, whose outcome is known from the natural pass."""
-    return poses.shape[-1] == 1 and bool((poses.stack() == 0).all(-1).any())
+    return poses.shape[-1] == 1 and bool((poses.values == 0).all(-1).any())

@@ -18,7 +18,7 @@ from upright.attacks import Attack, CandidateSearch, Score, WorstCase
 from upright.evaluation.question import Question
 from upright.evaluation.stream import chunk_size
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 
 __all__ = ["Place", "attack_at", "places"]
 
@@ -66,7 +66,7 @@ class _PlacedCandidates(CandidateSearch):
     def passes_per_image(self) -> int:
         return self.attack.passes_per_image
 
-    def candidates(self, space: TransformSpace, count: int, *, generator: torch.Generator) -> Pose:
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del generator
         mine = self.question.generator(self.attack, self.place.chunk)
         before = self.place.before
@@ -87,7 +87,7 @@ class _PlacedSearch(Attack):
         return self.attack.passes_per_image
 
     def search(
-        self, score: Score, space: TransformSpace, count: int, *, generator: torch.Generator
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         del generator
         mine, before = self.question.generator(self.attack, self.place.chunk), self.place.before

@@ -1,9 +1,10 @@
 """The regression behind the paper's two-stage network: find the pose of a transformed image.
 
 ``LocNet(black)`` and ``LocNet(reflection)`` are objectives like others: each image is moved by a
-random pose, with that fill, and the network's three outputs regress dx, dy and the angle, each as a
-fraction of its limit. The loss is the mean squared error of these fractions. Black fill shows the
-edges of the moved image, from which the pose can be read off; reflection does not.
+random pose, with that fill, and the network's outputs regress its columns, in the paper dx, dy and
+the angle, each as a fraction of its limit. The loss is the mean squared error of these fractions.
+Black fill shows the edges of the moved image, from which the pose can be read off; reflection does
+not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
-from upright.space import PAPER, TransformSpace
+from upright.window import Window
+from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_fill, warp
 
 __all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
@@ -55,14 +57,16 @@ class LocNetLoss(nn.Module):
     def __init__(
         self,
         objective: LocNet,
-        space: TransformSpace = PAPER,
+        space: Space | str = PAPER,
         *,
         interpolation: Interpolation = "bilinear",
+        view: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.objective, self.space, self.draws = objective, space, Draws(generator)
+        self.objective, self.space, self.draws = objective, Space.of(space), Draws(generator)
         self.interpolation: Interpolation = interpolation
+        self.view = view
 
     def forward(
         self,
@@ -74,11 +78,17 @@ class LocNetLoss(nn.Module):
     ) -> LossTerms:
         """Move each image by a random pose, and compare it with what the network says of it."""
         del labels, search_model
-        space = self.space.in_pixels(*images.shape[-2:])
+        space = self.space.in_pixels(*Window.of(images, self.view).size)
         pose = space.sample(len(images), generator=self.draws.next(images.device))
-        moved = warp(images, pose, fill=self.objective.fill, interpolation=self.interpolation)
+        moved = warp(
+            images,
+            pose,
+            fill=self.objective.fill,
+            interpolation=self.interpolation,
+            view=self.view,
+        )
         found = ask(model, moved)
-        error = F.mse_loss(found.float(), _fractions(pose, space))
+        error = F.mse_loss(found.float(), space.fractions(pose))
         return LossTerms(
             total=error,
             natural_loss=None,
@@ -92,28 +102,23 @@ class LocNetLoss(nn.Module):
 
 def make_loss(
     objective: str,
-    space: TransformSpace,
+    space: Space,
     *,
     interpolation: Interpolation,
+    view: int | None,
     generator: torch.Generator,
 ) -> RegularizedLoss | LocNetLoss:
     """Make the loss of any objective, for images and labels that have been checked."""
     parsed = parse_objective(objective)
     if isinstance(parsed, LocNet):
-        return LocNetLoss(parsed, space, interpolation=interpolation, generator=generator)
+        return LocNetLoss(
+            parsed, space, interpolation=interpolation, view=view, generator=generator
+        )
     return RegularizedLoss(
-        parsed, space, interpolation=interpolation, generator=generator, check=False
+        parsed, space, interpolation=interpolation, view=view, generator=generator, check=False
     )
 
 
-def located_pose(outputs: Tensor, space: TransformSpace) -> Pose:
-    """Read the pose from a network's outputs, N x 3; the space's limits are in pixels."""
-    parts = zip(outputs.unbind(-1), space.limits, strict=True)
-    return Pose(*(part * limit for part, limit in parts))
-
-
-def _fractions(pose: Pose, space: TransformSpace) -> Tensor:
-    """The inverse of ``located_pose``; without room to move, the fraction is 0."""
-    limits = (limit or 1.0 for limit in space.limits)
-    parts = zip((pose.dx, pose.dy, pose.angle), limits, strict=True)
-    return torch.stack([part / limit for part, limit in parts], -1)
+def located_pose(outputs: Tensor, space: Space) -> Pose:
+    """Read the pose from a network's outputs, N x axes; the space's limits are in pixels."""
+    return space.at_fractions(outputs)

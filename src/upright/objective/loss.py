@@ -25,7 +25,8 @@ from upright.objective.inspection import Ask, Inspection
 from upright.objective.product import Batch, Objective, Target
 from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
-from upright.space import PAPER, TransformSpace
+from upright.window import Window
+from upright.space import PAPER, Space
 from upright.tiles import Room
 from upright.warp import Fill, Interpolation, warp
 
@@ -63,12 +64,13 @@ class RegularizedLoss(nn.Module):
 
     Args:
         objective: what to minimise, or its name in the paper's notation.
-        space: the poses to search.
+        space: the poses to search, as a text such as ``shift(3px) rotate(30)``, or a ``Space``.
         criterion: takes the place of the cross-entropy, in the search and in the loss: an
             ``nn.CrossEntropyLoss`` with label smoothing or class weights, or any function of
             logits and labels that gives one loss for each image.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
+        view: the model sees the central so many pixels, see ``warp``.
         generator: poses are drawn from it. By default they follow from ``torch.manual_seed``, the
             rank and the number of the call, and ``state_dict`` holds how to go on.
         check: look at what is given: at all of the first batch, and of later ones at what costs
@@ -78,20 +80,22 @@ class RegularizedLoss(nn.Module):
     def __init__(
         self,
         objective: Objective | str,
-        space: TransformSpace = PAPER,
+        space: Space | str = PAPER,
         *,
         criterion: Criterion | None = None,
         fill: Fill = "black",
         interpolation: Interpolation = "bilinear",
+        view: int | None = None,
         generator: torch.Generator | None = None,
         check: bool = True,
     ) -> None:
         super().__init__()
         parsed = Objective.parse(objective) if isinstance(objective, str) else objective
-        self.objective, self.space = parsed, space
+        self.objective, self.space = parsed, Space.of(space)
         self.criterion: Criterion = nn.CrossEntropyLoss() if criterion is None else criterion
         self.fill: Fill = fill
         self.interpolation: Interpolation = interpolation
+        self.view = view
         self.draws = Draws(generator)
         self._inspection = Inspection() if check else None
         self._asker = Asker()
@@ -124,7 +128,7 @@ class RegularizedLoss(nn.Module):
         poses = self._search(ask, searched, images, labels)
         different = list({id(pose): pose for pose in poses.values()}.values())
         copies = repeated(images, objective.draws)
-        parts = [images] if objective.sees_originals else []
+        parts = [self._seen(images)] if objective.sees_originals else []
         with torch.no_grad():
             parts += [self._warp(copies, pose) for pose in different]
         answers = _answers(partial(ask, model), parts)
@@ -146,20 +150,24 @@ class RegularizedLoss(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def _warp(self, images: Tensor, pose: Pose) -> Tensor:
-        return warp(images, pose, fill=self.fill, interpolation=self.interpolation)
+        return warp(images, pose, fill=self.fill, interpolation=self.interpolation, view=self.view)
+
+    def _seen(self, images: Tensor) -> Tensor:
+        """What the model sees of images as they are."""
+        return images if self.view is None else Window.of(images, self.view).cut(images)
 
     def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""
         attack, targets = self.objective.attack, self.objective.targets
         if attack is None or not targets:
             return {}
-        space = self.space.in_pixels(*images.shape[-2:])
+        space = self.space.in_pixels(*Window.of(images, self.view).size)
         generator = self.draws.next(images.device)
         if self.objective.single_try:
             assert isinstance(attack, CandidateSearch)
             count = self.objective.draws * len(images)
-            only = attack.candidates(space, count, generator=generator).stack()[0]
-            return dict.fromkeys(targets, Pose.unstack(only.expand(count, 3)))
+            only = attack.candidates(space, count, generator=generator)[0]
+            return dict.fromkeys(targets, only.like(only.values.expand(count, -1)))
         with climbing(), evaluation_mode(model), without_synchronisation(model):
             search = Search(
                 objective=self.objective,
@@ -168,6 +176,7 @@ class RegularizedLoss(nn.Module):
                 move=self._warp,
                 room=self._rooms.setdefault((images.device, images.shape[-2:]), room_for(images)),
                 images=ordinary(images),
+                seen=ordinary(self._seen(images)),
                 labels=ordinary(labels),
             )
             return search.worst_poses(space, generator)

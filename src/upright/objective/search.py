@@ -14,7 +14,7 @@ from upright.attacks import CandidateSearch, Score, pick_worst
 from upright.objective.criterion import Criterion, losses_of
 from upright.objective.product import Objective, Target
 from upright.pose import Pose
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.tiles import Room, Rows, Tiles, images_at_once
 
 __all__ = ["Search", "repeated", "room_for"]
@@ -43,6 +43,8 @@ class Search:
     move: Callable[[Tensor, Pose], Tensor]
     room: Room
     images: Tensor
+    seen: Tensor
+    """What the model sees of them as they are."""
     labels: Tensor
 
     @cached_property
@@ -59,9 +61,9 @@ class Search:
     def originals(self) -> Tensor:
         """The logits of the originals."""
         with torch.no_grad():
-            return self.ask(self.images)
+            return self.ask(self.seen)
 
-    def worst_poses(self, space: TransformSpace, generator: torch.Generator) -> dict[Target, Pose]:
+    def worst_poses(self, space: Space, generator: torch.Generator) -> dict[Target, Pose]:
         """Find the pose of each copy for each target."""
         attack, targets, count = self.objective.attack, self.objective.targets, len(self.copies)
         assert attack is not None
@@ -101,8 +103,8 @@ class Search:
         values = Tiles(self.room, len(self.copies), self.images.device, tile)(pose)
         return values.unbind(-1) if len(targets) > 1 else (values,)
 
-    def _tile(self, targets: tuple[Target, ...], position: Tensor, rows: Rows) -> Tensor:
-        logits = self._logits(Pose.unstack(position), rows)
+    def _tile(self, targets: tuple[Target, ...], pose: Pose, rows: Rows) -> Tensor:
+        logits = self._logits(pose, rows)
         values = [self._value(target, logits, rows) for target in targets]
         return torch.stack(values, -1) if len(values) > 1 else values[0]
 
@@ -111,8 +113,8 @@ class Search:
         moved = self.move(self.copies[rows], pose)
         asked = moved.flatten(0, -4)
         if with_originals:
-            answers = self.ask(torch.cat((self.images, asked)))
-            self.originals, answers = answers.split((len(self.images), len(asked)))
+            answers = self.ask(torch.cat((self.seen, asked)))
+            self.originals, answers = answers.split((len(self.seen), len(asked)))
         else:
             answers = self.ask(asked)
         return answers.reshape(*moved.shape[:-3], -1)

@@ -7,11 +7,10 @@ would say that a model is better.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from upright.records import Record
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 
 __all__ = ["ABOVE_NATURAL", "above_natural", "unlike_the_paper"]
 
@@ -22,7 +21,8 @@ ABOVE_NATURAL = (
 _PAPER = {
     "top": 1,
     "include_identity": False,
-    "space": asdict(PAPER),
+    "space": str(PAPER),
+    "view": None,
     "fill": "black",
     "interpolation": "bilinear",
     "canvas": 0,
@@ -41,6 +41,7 @@ _WORDS = {
     "fill": "{} fill",
     "interpolation": "{} interpolation",
     "canvas": "canvas of {} px",
+    "view": "view of {} px",
     "split": "{} images",
     "limit": "the first {} images",
     "resize": "resized to {} px",
@@ -69,9 +70,9 @@ def above_natural(measured: Mapping[str, float]) -> list[str]:
 
 
 def _in_words(name: str, value: Any) -> str:
-    if name == "space" and isinstance(value, dict):
+    if name == "space":
         try:
-            return TransformSpace(**value).in_words()
+            return Space.of(value).in_words()
         except (TypeError, ValueError):  # of a file that anybody may have written
             return "other poses"
     # Not formatted by: a record's own names are outside text.

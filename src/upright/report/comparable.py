@@ -32,6 +32,7 @@ _LATER = {
     "model_digest": "",
     "optimizer": "sgd",
     "resize": None,
+    "view": None,
 }
 """Fields that the first recipes do not have, with what they had; a test compares the recipe's, of
 which a report, made from records alone, knows nothing."""

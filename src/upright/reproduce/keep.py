@@ -23,7 +23,7 @@ from upright.pose import Pose
 from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
 from upright.reproduce.record import digests_of
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 
 __all__ = ["Subject", "choose_shown", "grid_among", "keep"]
 
@@ -60,7 +60,7 @@ def choose_shown(
     grid: GridSearch,
     *,
     data_name: str,
-    space: TransformSpace = PAPER,
+    space: Space = PAPER,
     split: Split = "test",
     canvas: int = 0,
     explored: int = 24,
@@ -78,7 +78,7 @@ def choose_shown(
     """
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_TURNED]
     poses = space.in_pixels(*data.images.shape[-2:]).grid(grid.counts)
-    box = poses.stack().reshape(*grid.counts, 3).numpy()
+    box = poses.values.reshape(*grid.counts, 3).numpy()
     return Shown(
         dataset=data_name,
         split=split,
@@ -106,7 +106,9 @@ def _saved(subject: Subject, shown: Shown) -> SavedModel:
     over_grid = _answers(subject, shown, few, _grid(shown))
     as_it_is = _answers(subject, shown, few, Pose.zeros(1))
     no_shift = torch.zeros_like(angles)
-    turned = _answers(subject, shown, len(shown.labels), Pose(no_shift, no_shift, angles))
+    turned = _answers(
+        subject, shown, len(shown.labels), Pose(torch.stack((no_shift, no_shift, angles), -1))
+    )
     return SavedModel(
         name=subject.name,
         method=None if record is None else record.method,
@@ -136,7 +138,8 @@ def _answers(subject: Subject, shown: Shown, count: int, poses: Pose) -> Answers
 
 def _grid(shown: Shown) -> Pose:
     axes = (torch.as_tensor(axis) for axis in (shown.dx_px, shown.dy_px, shown.angle_degrees))
-    return Pose(*(part.flatten() for part in torch.meshgrid(*axes, indexing="ij")))
+    parts = [part.flatten() for part in torch.meshgrid(*axes, indexing="ij")]
+    return Pose(torch.stack(parts, -1))
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from upright.evaluation import Evaluation, evaluate
 from upright.later import later_defaults, without_defaults
 from upright.models import in_half_precision
 from upright.sources.stn_plus import each_network
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.train import Recipe
 from upright.warp import Fill, Interpolation
 
@@ -29,7 +30,7 @@ class Settings:
     One question has one ``Record.key``, whoever asks it: these are its words.
     """
 
-    space: TransformSpace = PAPER
+    space: Space = PAPER
     split: Split = "test"
     limit: int | None = None
     resize: int | None = None
@@ -37,6 +38,7 @@ class Settings:
     fill: Fill = "black"
     interpolation: Interpolation = "bilinear"
     canvas: int = 0
+    view: int | None = None
     precision: Precision = "float32"
     seed: int | None = None
     top: int = 1
@@ -45,11 +47,12 @@ class Settings:
     @staticmethod
     def of_run(recipe: Recipe) -> Settings:
         """The paper's settings, with images of the size that a run was trained on."""
-        return Settings(resize=recipe.resize, center_crop=recipe.center_crop)
+        return Settings(resize=recipe.resize, center_crop=recipe.center_crop, view=recipe.view)
 
     def as_json(self) -> dict[str, Any]:
         """Give them as records hold them."""
-        return without_defaults(asdict(self), LATER)
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return without_defaults(fields | {"space": str(self.space)}, LATER)
 
     def load(self, data: str) -> LabelledImages:
         """Load the images that are asked for, of data by name."""
@@ -86,6 +89,7 @@ class Settings:
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,
+            view=self.view,
             limit=self.limit,
             top=self.top,
             include_identity=self.include_identity,
@@ -94,5 +98,5 @@ class Settings:
         )
 
 
-LATER = later_defaults(Settings, "top", "include_identity")
+LATER = later_defaults(Settings, "top", "include_identity", "view")
 """Settings that the first records do not have, with what they had."""

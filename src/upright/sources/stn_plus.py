@@ -23,7 +23,7 @@ from upright.objective import LocNet, located_pose, parse_objective
 from upright.pose import Pose
 from upright.sources.registry import model_source
 from upright.sources.run import load_run
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.train import RunDirectory, load_network
 from upright.warp import Fill, warp
 
@@ -36,7 +36,7 @@ STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
 class RunLocator(nn.Module):
     """A network that was trained as a LocNet, as a function from images to poses."""
 
-    def __init__(self, network: Model, space: TransformSpace, fill: Fill) -> None:
+    def __init__(self, network: Model, space: Space, fill: Fill) -> None:
         super().__init__()
         self.network, self.space = network, space
         self.fill: Fill = fill

@@ -107,6 +107,7 @@ class Learner:
             recipe.objective,
             space,
             interpolation=recipe.interpolation,
+            view=recipe.view,
             generator=self._generator,
         )
         self._weights_held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from upright.checks import Model
 from upright.pose import Pose
 from upright.ranks import Part, Ranks
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.train.recipe import Recipe
 
 __all__ = ["PartOfSpace", "average_buffers", "batch_part", "part_of_space", "synchronised"]
@@ -31,8 +31,8 @@ def batch_part(recipe: Recipe, ranks: Ranks) -> Part:
     return ranks.part(recipe.batch)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartOfSpace(TransformSpace):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PartOfSpace(Space):
     """A space that draws for a whole batch, and gives the draws for a part of it."""
 
     part: Part
@@ -46,22 +46,16 @@ class PartOfSpace(TransformSpace):
         """Draw for a number of images that is the part's, or several times that."""
         times = shape[0] // len(self.part)
         whole = (times * self.part.whole, *shape[1:])
-        drawn = super().sample(*whole, generator=generator, device=device).stack()
-        by_time = drawn.unflatten(0, (times, self.part.whole))
-        return Pose.unstack(self.part.take(by_time, 1).flatten(0, 1))
+        drawn = super().sample(*whole, generator=generator, device=device)
+        by_time = drawn.values.unflatten(0, (times, self.part.whole))
+        return drawn.like(self.part.take(by_time, 1).flatten(0, 1))
 
 
-def part_of_space(space: TransformSpace, part: Part) -> TransformSpace:
+def part_of_space(space: Space, part: Part) -> Space:
     """Let a space draw for this part of the batch."""
     if len(part) == part.whole:
         return space
-    return PartOfSpace(
-        max_dx=space.max_dx,
-        max_dy=space.max_dy,
-        max_angle=space.max_angle,
-        unit=space.unit,
-        part=part,
-    )
+    return PartOfSpace(chain=space.chain, part=part)
 
 
 def synchronised(model: Model, ranks: Ranks) -> Model:

@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from upright.data import LabelledImages, Split, load_data
-from upright.later import later_defaults, without_defaults
+from upright.later import first_space, later_defaults, space_text, without_defaults
 from upright.objective import LocNet, Objective, parse_objective
-from upright.space import PAPER, TransformSpace
+from upright.space import PAPER, Space
 from upright.warp import Interpolation
 
 __all__ = ["Recipe"]
@@ -41,10 +41,12 @@ class Recipe:
     ``package.module:FACTORY``."""
     model_digest: str = ""
     """SHA-256 of the file of one's own network; ``train`` notes it."""
-    space: TransformSpace = PAPER
+    space: Space = PAPER
     """The poses that the objective's attack searches."""
     interpolation: Interpolation = "bilinear"
     """How poses are applied to images, see ``warp``."""
+    view: int | None = None
+    """The network sees the central so many pixels of images, see ``warp``."""
     steps: int = 80_000
     """For CIFAR-100 the paper takes 120,000."""
     batch: int = 64
@@ -91,8 +93,8 @@ class Recipe:
         return float(self.learning_rate / 10**drops * self.decay**decays)
 
     def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
-        """Name the network's outputs: the classes of the data, or the parts of a pose."""
-        return ("dx", "dy", "angle") if self.is_locnet else classes
+        """Name the network's outputs: the classes of the data, or the columns of a pose."""
+        return tuple(self.space.chain.columns) if self.is_locnet else classes
 
     @property
     def is_locnet(self) -> bool:
@@ -111,7 +113,11 @@ class Recipe:
 
     def as_json(self) -> dict[str, Any]:
         """Give all fields in a form that JSON holds and ``from_json`` reads."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(self._fields()))  # type: ignore[no-any-return]
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return fields | {"space": str(self.space)}
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Recipe:
@@ -122,8 +128,8 @@ class Recipe:
             raise ValueError(f"a recipe has no {names}; it has {', '.join(sorted(known))}")
         values = dict(values)
         try:
-            if isinstance(values.get("space"), dict):
-                values["space"] = TransformSpace(**values["space"])
+            if "space" in values:
+                values["space"] = Space.of(space_text(values["space"]))
             if isinstance(values.get("drops"), list):
                 values["drops"] = tuple(values["drops"])
             return Recipe(**values)
@@ -133,7 +139,8 @@ class Recipe:
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
-        values = without_defaults(asdict(self), _LATER)
+        values = without_defaults(self._fields(), _LATER)
+        values["space"] = first_space(values["space"])
         # As Python has it, 1 and 1.0 are equal: they must not differ in the text.
         fields = json.loads(json.dumps(values), parse_float=_whole_if_whole)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -158,6 +165,7 @@ _LATER = later_defaults(
     "model_digest",
     "optimizer",
     "resize",
+    "view",
 )
 """Of the fields that came after the first records."""
 
@@ -190,6 +198,7 @@ _LEAST = {
     "train_images": 1,
     "resize": 1,
     "center_crop": 1,
+    "view": 1,
     "steps": 1,
     "batch": 1,
     "learning_rate": 0,

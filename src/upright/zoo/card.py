@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from upright.records import Record, from_json, to_json
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.train import Recipe
 
 __all__ = ["Card", "read_card", "write_card"]
@@ -133,7 +133,7 @@ def _check_told(record: Record) -> None:
         raise ValueError("nothing is known of its training")
     float(record.train_seconds)  # an integer of JSON may be too large for that
     asked = record.evaluation
-    TransformSpace(**asked["space"])
+    Space.of(asked["space"])
     texts = [asked[name] for name in ("split", "fill", "interpolation", "precision")]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("it does not say how it was evaluated")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from upright.objective import Objective, parse_objective
 from upright.records import Record
-from upright.space import TransformSpace
+from upright.space import Space
 from upright.zoo.card import Card
 
 __all__ = ["measured_percent", "paper_percent", "to_markdown"]
@@ -142,5 +142,5 @@ def _limits(card: Card) -> Iterator[str]:
         )
 
 
-def _space(record: Record) -> TransformSpace:
-    return TransformSpace(**record.evaluation["space"])
+def _space(record: Record) -> Space:
+    return Space.of(record.evaluation["space"])

@@ -1,0 +1,182 @@
+"""One number of a pose: its name, its unit, and how far it may go. Zero is the identity."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["Axis", "Unit"]
+
+Unit = Literal["px", "%", "degrees", "factor", ""]
+"""Pixels, a part of the image's side, degrees, the logarithm of a factor, or a plain number."""
+
+_SUFFIXES: dict[str, tuple[str, ...]] = {
+    "px": ("px", "%"),
+    "%": ("px", "%"),
+    "degrees": ("degrees", "deg", "°"),
+    "factor": ("x",),
+    "": (),
+}
+"""What may stand behind a number in a text; without, it is in the unit itself."""
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_LIMIT = re.compile(rf"\s*({_NUMBER})\s*([^\s\d.+-]*)\s*")
+_DIGITS = 12
+"""Of a factor in a text. More would be those of the rounding by its logarithm."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column of a pose, from ``low`` to ``high``, which need not mirror each other.
+
+    Args:
+        name: of the column; no other family has one that is called so.
+        unit: of its values. A ``factor`` is held as its natural logarithm, so that 0 is the
+            identity, and shown as itself.
+        low: at most 0.
+        high: at least 0.
+        side: of which side of the image a limit in per cent is a part; none for axes that have no
+            such limits.
+        values: of a grid that nobody gave counts for.
+        period: after which values repeat, as angles do after 360.
+    """
+
+    name: str
+    unit: Unit = ""
+    low: float = -1.0
+    high: float = 1.0
+    side: Literal["width", "height"] | None = None
+    values: int = 5
+    period: float | None = None
+
+    def __post_init__(self) -> None:
+        if not -sys.float_info.max <= self.low <= 0 <= self.high <= sys.float_info.max:
+            raise ValueError(
+                f"{self.name}: limits must be finite, with the identity between them, but are "
+                f"{self._show(self.low)} and {self._show(self.high)}"
+            )
+        if self.unit not in _SUFFIXES:
+            raise ValueError(f"{self.name}: unit {self.unit!r} is none of {sorted(_SUFFIXES)}")
+
+    @property
+    def reach(self) -> float:
+        """The larger limit, whichever way."""
+        return max(-self.low, self.high)
+
+    @property
+    def step(self) -> float:
+        """A step of a gradient attack: a hundredth of half the range, as in the paper."""
+        return (self.high - self.low) / 200
+
+    @property
+    def middle(self) -> float:
+        """Between the limits: 0 where they mirror each other."""
+        return (self.low + self.high) / 2
+
+    def spread(self, count: int) -> Tensor:
+        """Give ``count`` evenly spaced values, ends included, in float64; a single one is 0.
+
+        >>> Axis("blur", "px", 0, 2).spread(3)
+        tensor([0., 1., 2.], dtype=torch.float64)
+        """
+        if count == 1:
+            return torch.zeros(1, dtype=torch.float64)
+        # Fractions of the limit, as linspace can miss the zero by a rounding error.
+        parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
+        values = (self.high - self.low) / 2 * parts + self.middle
+        return values.clamp(self.low, self.high)
+
+    def in_pixels(self, height: int, width: int) -> Axis:
+        """Resolve limits that are relative to the image's size."""
+        if self.unit != "%":
+            return self
+        size = width if self.side == "width" else height
+        return replace(self, unit="px", low=self.low * size / 100, high=self.high * size / 100)
+
+    def show(self, value: float) -> str:
+        """Write a value for people.
+
+        >>> Axis("zoom", "factor").show(math.log(1.1)), Axis("dx", "px").show(-2.5)
+        ('1.1x', '-2.5 px')
+        """
+        if self.unit == "factor":
+            return f"{math.exp(value):.4g}x"
+        gap = "" if self.unit in ("%", "") else " "
+        return f"{value:g}{gap}{self.unit}"
+
+    def limited(self, text: str) -> Axis:
+        """Read limits: one number for both ways, or two with ``..`` between them.
+
+        >>> Axis("zoom", "factor").limited("0.9..1.1").written
+        '0.9..1.1'
+        >>> Axis("dx", "px", side="width").limited("10%").written
+        '10%'
+        """
+        ends = [self._read(part) for part in text.split("..")]
+        units = {unit for _, unit in ends if unit} or {self._plain_unit}
+        if len(ends) > 2 or len(units) > 1:
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}")
+        (unit,) = units
+        if len(ends) == 2:
+            low, high = (self._stored(number) for number, _ in ends)
+        else:
+            reach = self._stored(ends[0][0])
+            reach = abs(reach) if self.unit == "factor" else reach
+            low, high = (0.0 if self.low == 0 else -reach), reach
+        kept: Unit = unit if unit in ("px", "%") else self.unit  # type: ignore[assignment]
+        if low > high:
+            raise ValueError(
+                f"{text.strip()!r} is no limit of {self.name}: the lower one comes first"
+            )
+        return replace(self, unit=kept, low=low, high=high)
+
+    @property
+    def written(self) -> str:
+        """Its limits as ``limited`` reads them."""
+        unit = self.unit if self.unit in ("px", "%") else ""
+        low, high = self._show(self.low), self._show(self.high)
+        mirrored = self.low == -self.high and self.unit != "factor"
+        return f"{high}{unit}" if mirrored else f"{low}..{high}{unit}"
+
+    @property
+    def in_words(self) -> str:
+        """Its limits for people.
+
+        >>> Axis("angle", "degrees", -30, 30).in_words
+        'at most 30 degrees'
+        """
+        unit = {"%": "% of the image", "factor": "times", "": ""}.get(self.unit, self.unit)
+        low, high = self._show(self.low), self._show(self.high)
+        plain = f"at most {high}" if -self.low in (0, self.high) else f"{low} to {high}"
+        if self.unit == "factor":
+            plain = f"{low} to {high}"
+        return f"{plain} {unit}".strip()
+
+    @property
+    def _plain_unit(self) -> str:
+        return "px" if self.unit == "%" else self.unit
+
+    def _read(self, text: str) -> tuple[float, str]:
+        """A number and its unit, if it has one."""
+        match = _LIMIT.fullmatch(text)
+        known = [each for each in _SUFFIXES[self.unit] if each != "%" or self.side]
+        if match is None or match[2] not in ("", *known):
+            units = f", with {' or '.join(known)} behind it" if known else ""
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}: give a number{units}")
+        number = float(match[1])
+        if not math.isfinite(number) or (self.unit == "factor" and number <= 0):
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}")
+        return number, match[2]
+
+    def _stored(self, number: float) -> float:
+        return math.log(float(f"{number:.{_DIGITS}g}")) if self.unit == "factor" else number
+
+    def _show(self, value: float) -> str:
+        if self.unit == "factor":
+            return f"{math.exp(value):.{_DIGITS}g}"
+        return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)

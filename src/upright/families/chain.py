@@ -1,0 +1,192 @@
+"""Families one after another: their axes side by side, neighbouring matrices multiplied.
+
+A chain is read as a product of matrices is: in ``shift rotate`` images are turned first, then
+shifted, which is the paper's convention.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from torch import Tensor
+
+from upright.families.axis import Axis
+from upright.families.base import FAMILIES, Family, OfPixels, Size, Spatial, matrix_product
+from upright.families.rotate import Rotate
+from upright.families.shift import Shift
+
+__all__ = ["RIGID", "Chain", "Stage", "chain_of"]
+
+GRAMMAR = (
+    "families one after another, each with its limits, as in 'shift(3px) rotate(30)' or "
+    "'shift(10%) zoom(0.9..1.1) brightness(0.2)'"
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is done to images at once: one resampling by several families, or one of pixels."""
+
+    families: tuple[Family, ...]
+    columns: slice
+    """Of the poses."""
+
+    @property
+    def is_spatial(self) -> bool:
+        return isinstance(self.families[0], Spatial)
+
+    @property
+    def is_rigid(self) -> bool:
+        """Whether it is the paper's: turned, then shifted."""
+        return [type(each) for each in self.families] == [Shift, Rotate]
+
+    @property
+    def is_projective(self) -> bool:
+        return any(isinstance(each, Spatial) and each.projective for each in self.families)
+
+    def matrix(self, values: Tensor, size: Size) -> Tensor:
+        """Where points go, for the columns of this stage: P x 3 x 3."""
+        return _product([each.matrix(own, size) for each, own in self._own(values)])
+
+    def inverse(self, values: Tensor, size: Size) -> Tensor:
+        """Where pixels come from."""
+        return _product([each.inverse(own, size) for each, own in self._own(values)][::-1])
+
+    def apply(self, images: Tensor, values: Tensor) -> Tensor:
+        """Change pixels."""
+        (only,) = self.families
+        assert isinstance(only, OfPixels)
+        return only.apply(images, values)
+
+    def _own(self, values: Tensor) -> Iterator[tuple[Spatial, Tensor]]:
+        start = 0
+        for each in self.families:
+            assert isinstance(each, Spatial)
+            yield each, values[..., start : start + len(each.axes)]
+            start += len(each.axes)
+
+
+def _product(matrices: list[Tensor]) -> Tensor:
+    found = matrices[0]
+    for matrix in matrices[1:]:
+        found = matrix_product(found, matrix)
+    return found
+
+
+@dataclass(frozen=True, repr=False)
+class Chain:
+    """Some families, each at most once; the one on the right acts first."""
+
+    families: tuple[Family, ...]
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.families]
+        if not names:
+            raise ValueError("a space without a family; name at least one, as in 'rotate(30)'")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{', '.join(twice)} stands twice; name each family once")
+
+    def __repr__(self) -> str:
+        return " ".join(map(str, self.families))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the families."""
+        return tuple(each.name for each in self.families)
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """Of all families, in their order: a column of a pose each."""
+        return tuple(axis for each in self.families for axis in each.axes)
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Where each axis lies, by its name."""
+        return {axis.name: place for place, axis in enumerate(self.axes)}
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What is done, in the order in which it is done."""
+        found, start = [], 0
+        for _, group in groupby(enumerate(self.families), _kind):
+            members = tuple(each for _, each in group)
+            stop = start + sum(len(each.axes) for each in members)
+            found.append(Stage(members, slice(start, stop)))
+            start = stop
+        return tuple(found[::-1])
+
+    @cached_property
+    def is_spatial(self) -> bool:
+        """Whether it moves points and does nothing else, so that it has a matrix."""
+        return all(isinstance(each, Spatial) for each in self.families)
+
+    def with_axes(self, axes: Sequence[Axis]) -> Chain:
+        """Give the chain with other limits."""
+        rest = list(axes)
+        families = [type(each)([rest.pop(0) for _ in each.axes]) for each in self.families]
+        return Chain(tuple(families))
+
+    def matrix(self, values: Tensor, size: Size) -> Tensor:
+        """Where points go, P x 3 x 3, for poses P x axes."""
+        return self._only_stage.matrix(values, size)
+
+    def inverse(self, values: Tensor, size: Size) -> Tensor:
+        """Where pixels come from, P x 3 x 3."""
+        return self._only_stage.inverse(values, size)
+
+    @property
+    def _only_stage(self) -> Stage:
+        if not self.is_spatial:
+            values = [each.name for each in self.families if not isinstance(each, Spatial)]
+            raise ValueError(f"{', '.join(values)} moves no points: there is no matrix for it")
+        (only,) = self.stages
+        return only
+
+
+def _kind(numbered: tuple[int, Family]) -> tuple[bool, int]:
+    """Spatial neighbours are of one kind, all others each of their own."""
+    place, each = numbered
+    spatial = isinstance(each, Spatial)
+    return spatial, -1 if spatial else place
+
+
+_FAMILY = re.compile(r"\s*([\w.-]+)\s*(?:\(([^()]*)\))?(?=\s|$)")
+
+
+def chain_of(text: str) -> Chain:
+    """Read a chain with its limits; ``str`` gives the text back.
+
+    >>> chain_of("rotate(-10..30) zoom(1.2)")
+    rotate(-10..30) zoom(0.833333333333..1.2)
+    """
+    families, place = [], 0
+    while place < len(text.rstrip()):
+        match = _FAMILY.match(text, place)
+        if match is None:
+            raise ValueError(f"{text[place:].strip()!r} is not understood; write {GRAMMAR}")
+        families.append(_family(match[1], match[2]))
+        place = match.end()
+    return Chain(tuple(families))
+
+
+def _family(name: str, limits: str | None) -> Family:
+    kind = FAMILIES.get(name.lower())
+    if kind is None:
+        near = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
+        hint = f" (nearest: {near[0]})" if near else ""
+        raise ValueError(
+            f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}: write {GRAMMAR}"
+        )
+    try:
+        return kind() if limits is None else kind().limited(limits.split(","))
+    except ValueError as error:
+        raise ValueError(f"{error}; write {GRAMMAR}") from None
+
+
+RIGID = Chain((Shift(), Rotate()))
+"""The paper's: a turn about the centre, then a shift."""

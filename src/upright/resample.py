@@ -1,0 +1,227 @@
+"""Resample images through maps: the only place where pixels are moved.
+
+Convention
+----------
+Pixel centres lie at half-integers (``align_corners=False``), so the centre of an even-sized image
+lies between pixels. A map takes a point of the result to the point of the image that is shown
+there, both in pixels relative to the centre, x to the right and y down. Identity maps give back the
+image bit for bit, and a shift by whole pixels or a turn of a square image by 90 degrees is exact, at
+every size.
+
+``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
+
+With a colour, as in ``#7f7f7f``, an image is resampled as if it went on in that colour without end.
+Its levels are 255ths, as those of a uint8 image are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from upright.window import Window
+
+__all__ = [
+    "FILLS",
+    "Fill",
+    "Interpolation",
+    "check_fill",
+    "check_interpolation",
+    "has_kernel",
+    "levels_of",
+    "pixels_of",
+    "resample",
+    "resample_window",
+]
+
+Fill = str
+"""What lies outside an image: one of ``FILLS``, or a colour such as ``#7f7f7f``."""
+FILLS = ("black", "reflection", "border")
+"""The fills that have names."""
+Interpolation = Literal["nearest", "bilinear", "bicubic", "bilinear-twice"]
+"""How a value between pixels is made."""
+
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+# Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
+_MARGIN = 4
+_NEAREST = 1e-6
+"""Of a perspective: what lies behind the viewer is shown as if it were so near."""
+
+
+def resample_window(
+    images: Tensor,
+    maps: Tensor,
+    window: Window,
+    *,
+    fill: Fill = "black",
+    interpolation: str = "bilinear",
+    projective: bool = False,
+) -> Tensor:
+    """Look at images in turn, one for each map: image 0, 1, ..., and again from 0 on.
+
+    Maps are about the centre of what is seen, M x 3 x 3. Gives M x C x the window's size.
+    """
+    if fill == "black" and interpolation == "bilinear" and has_kernel(images):
+        from upright.resample_kernels import resample_black_bilinear
+
+        return resample_black_bilinear(images, maps, window, projective=projective)
+    points = pixels_of(window, maps)
+    return resample(
+        images,
+        maps,
+        points,
+        centre=window.centre,
+        fill=fill,
+        interpolation=interpolation,
+        projective=projective,
+    )
+
+
+def resample(
+    images: Tensor,
+    maps: Tensor,
+    points: Tensor,
+    *,
+    centre: tuple[float, float] | None = None,
+    fill: Fill = "black",
+    interpolation: str = "bilinear",
+    projective: bool = False,
+) -> Tensor:
+    """Sample images in turn where their maps take some points, 2 x R x S: M x C x R x S.
+
+    Never in half precision, which cannot hold a position to a useful fraction of a pixel.
+
+    Args:
+        images: N x C x H x W.
+        maps: M x 3 x 3, where M is a multiple of N.
+        points: x and y in pixels.
+        centre: the row and column of the point 0, 0; by default the image's own centre.
+        fill: what lies outside.
+        interpolation: ``nearest``, ``bilinear`` or ``bicubic``.
+        projective: whether the last row of a map may be another than 0, 0, 1.
+    """
+    exact = images.to(torch.promote_types(images.dtype, torch.float32))
+    height, width = images.shape[-2:]
+    middle = centre or ((height - 1) / 2, (width - 1) / 2)
+    x, y = _positions(maps.to(exact), points, middle, projective=projective)
+    source = _source(exact, fill)
+    pixels = source.pixels.expand(len(maps) // len(images), *source.pixels.shape).flatten(0, 1)
+    sampling_grid = torch.stack(
+        (
+            _normalise(_fold(x, width, fill) + source.offset, source.pixels.shape[-1]),
+            _normalise(_fold(y, height, fill) + source.offset, source.pixels.shape[-2]),
+        ),
+        -1,
+    )
+    with torch.autocast(images.device.type, enabled=False):
+        moved = F.grid_sample(
+            pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
+        )
+    return moved.to(images.dtype)
+
+
+def pixels_of(window: Window, like: Tensor) -> Tensor:
+    """Give the pixels of a window as points about what is seen: 2 x height x width."""
+    middle_y, middle_x = window.centre
+    x = torch.arange(window.width, device=like.device, dtype=like.dtype) + (window.left - middle_x)
+    y = torch.arange(window.height, device=like.device, dtype=like.dtype) + (window.top - middle_y)
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"))
+
+
+def has_kernel(images: Tensor) -> bool:
+    """Whether the usual resampling can be one kernel: on a GPU, where images need no gradient."""
+    if not images.is_cuda or images.dtype != torch.float32 or images.requires_grad:
+        return False
+    # What traces or transforms a program looks into operations, and a kernel is none.
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    from torch.utils._triton import has_triton
+
+    return has_triton()
+
+
+def _positions(
+    maps: Tensor, points: Tensor, centre: tuple[float, float], *, projective: bool
+) -> tuple[Tensor, Tensor]:
+    """Where points are read, as columns and rows of the image: x and y, each M x R x S."""
+    rows = [row[..., None, None].unbind(1) for row in maps.unbind(1)]
+    (a, b, dx), (c, d, dy), (e, f, g) = rows
+    x, y = points
+    middle_y, middle_x = centre
+    if not projective:
+        # In this order, sums of whole and half numbers stay exact.
+        return a * x + (b * y + (dx + middle_x)), c * x + (d * y + (dy + middle_y))
+    depth = (e * x + (f * y + g)).clamp_min(_NEAREST)
+    from_x, from_y = a * x + (b * y + dx), c * x + (d * y + dy)
+    return from_x / depth + middle_x, from_y / depth + middle_y
+
+
+class _Source(NamedTuple):
+    pixels: Tensor
+    offset: int
+
+
+def _source(images: Tensor, fill: Fill) -> _Source:
+    """Lay the images into a frame of power-of-two size, with what lies around them.
+
+    At such a size the normalised coordinates of whole pixels are exact, at others they are not:
+    this is what makes a zero pose the identity bit for bit.
+    """
+    height, width = images.shape[-2:]
+    if fill == "black":
+        frame = [0, _power_of_two(width) - width, 0, _power_of_two(height) - height]
+        return _Source(F.pad(images, frame) if any(frame) else images, 0)
+    rows = _around(height, fill, images.device)
+    columns = _around(width, fill, images.device)
+    return _Source(images[..., rows, :][..., columns], _MARGIN)
+
+
+def _around(size: int, fill: Fill, device: torch.device) -> Tensor:
+    """The index of the pixel that stands at each place of the frame, along one axis."""
+    place = torch.arange(_power_of_two(size + 2 * _MARGIN), device=device) - _MARGIN
+    if fill == "reflection":
+        # In half pixels, so that the mirror between two pixels has a whole number.
+        place = size - 1 - torch.abs(torch.remainder(2 * place + 1, 4 * size) - 2 * size) // 2
+    return place.clamp(0, size - 1)
+
+
+def _fold(position: Tensor, size: int, fill: Fill) -> Tensor:
+    """Bring positions outside the image to where the frame holds the same values."""
+    if fill == "reflection":
+        return size - torch.abs(torch.remainder(position + 0.5, 2 * size) - size) - 0.5
+    return position.clamp(-2, size + 1) if fill == "border" else position
+
+
+def _normalise(position: Tensor, size: int) -> Tensor:
+    return (2 * position + 1) / size - 1
+
+
+def _power_of_two(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def levels_of(fill: Fill) -> list[float]:
+    """Red, green and blue of a colour, or one level for all channels where they are the same."""
+    levels = [byte / 255 for byte in bytes.fromhex(fill[1:])]
+    return levels if len(set(levels)) > 1 else levels[:1]
+
+
+def check_fill(fill: Fill) -> None:
+    """Check the text of a fill."""
+    if fill not in FILLS and not (isinstance(fill, str) and _COLOUR.fullmatch(fill)):
+        raise ValueError(
+            f"fill {fill!r} is not one of {', '.join(FILLS)}, nor a colour such as '#7f7f7f'"
+        )
+
+
+def check_interpolation(interpolation: str) -> None:
+    """Check the name of an interpolation."""
+    if interpolation not in get_args(Interpolation):
+        raise ValueError(
+            f"interpolation {interpolation!r} is not one of {', '.join(get_args(Interpolation))}"
+        )

@@ -1,0 +1,361 @@
+"""The bilinear resampling with black around as one Triton kernel, and one for its gradient.
+
+Made of tensor operations, a resampling is some fifty kernels, and its gradient a hundred: each
+takes about as long to start as these take to run. What they compute is what ``upright.resample`` says.
+
+There are two pairs: for any maps, and for the paper's turn and shift, whose pose is all that is
+read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from upright.window import Window
+
+__all__ = ["resample_black_bilinear", "turn_and_shift"]
+
+
+@triton.jit
+def _cos_sin_degrees(angle):
+    """As ``families.cos_sin_degrees``: exact at every multiple of 90."""
+    turns = tl.floor(angle / 90 + 0.5)
+    rest = (angle - 90 * turns) * 0.017453292519943295
+    cos, sin = tl.cos(rest), tl.sin(rest)
+    quarter = turns.to(tl.int32) & 3
+    odd = (quarter & 1) == 1
+    sign = tl.where(quarter >= 2, -1.0, 1.0)
+    return sign * tl.where(odd, -sin, cos), sign * tl.where(odd, cos, sin)
+
+
+@triton.jit
+def _sources(pixel, dx, dy, cos, sin, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Where pixels come from, about the centre before the turn: then the row and column above and
+    left of that place, and the parts of those below and on the right."""
+    x = pixel % WIDTH - (WIDTH - 1) / 2 - dx
+    y = pixel // WIDTH - (HEIGHT - 1) / 2 - dy
+    from_x = cos * x - sin * y + (WIDTH - 1) / 2
+    from_y = sin * x + cos * y + (HEIGHT - 1) / 2
+    left, top = tl.floor(from_x), tl.floor(from_y)
+    return x, y, top.to(tl.int32), left.to(tl.int32), from_y - top, from_x - left
+
+
+@triton.jit
+def _tap(image, row, column, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    there = inside & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
+    return tl.load(image + row * WIDTH + column, mask=there, other=0.0)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _warp(
+    images,
+    poses,
+    out,
+    count,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    move = tl.program_id(0).to(tl.int64)
+    dx = tl.load(poses + 3 * move)
+    dy = tl.load(poses + 3 * move + 1)
+    cos, sin = _cos_sin_degrees(tl.load(poses + 3 * move + 2))
+    pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = pixel < HEIGHT * WIDTH
+    _, _, row, column, bottom_part, right_part = _sources(pixel, dx, dy, cos, sin, HEIGHT, WIDTH)
+    for channel in range(CHANNELS):
+        image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
+        above = _tap(image, row, column, inside, HEIGHT, WIDTH) * (1 - right_part)
+        above += _tap(image, row, column + 1, inside, HEIGHT, WIDTH) * right_part
+        below = _tap(image, row + 1, column, inside, HEIGHT, WIDTH) * (1 - right_part)
+        below += _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH) * right_part
+        place = out + (move * CHANNELS + channel) * (HEIGHT * WIDTH) + pixel
+        tl.store(place, above * (1 - bottom_part) + below * bottom_part, mask=inside)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _gradient_of_poses(
+    images,
+    poses,
+    gradient,
+    out,
+    count,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    move = tl.program_id(0).to(tl.int64)
+    dx = tl.load(poses + 3 * move)
+    dy = tl.load(poses + 3 * move + 1)
+    cos, sin = _cos_sin_degrees(tl.load(poses + 3 * move + 2))
+    sum_dx = tl.zeros((BLOCK,), tl.float32)
+    sum_dy = tl.zeros((BLOCK,), tl.float32)
+    sum_angle = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, HEIGHT * WIDTH, BLOCK):
+        pixel = start + tl.arange(0, BLOCK)
+        inside = pixel < HEIGHT * WIDTH
+        x, y, row, column, bottom_part, right_part = _sources(
+            pixel, dx, dy, cos, sin, HEIGHT, WIDTH
+        )
+        by_x = tl.zeros((BLOCK,), tl.float32)
+        by_y = tl.zeros((BLOCK,), tl.float32)
+        for channel in range(CHANNELS):
+            image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
+            above_left = _tap(image, row, column, inside, HEIGHT, WIDTH)
+            above_right = _tap(image, row, column + 1, inside, HEIGHT, WIDTH)
+            below_left = _tap(image, row + 1, column, inside, HEIGHT, WIDTH)
+            below_right = _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH)
+            place = gradient + (move * CHANNELS + channel) * (HEIGHT * WIDTH) + pixel
+            weight = tl.load(place, mask=inside, other=0.0)
+            above, below = above_right - above_left, below_right - below_left
+            by_x += weight * (above * (1 - bottom_part) + below * bottom_part)
+            at_left, at_right = below_left - above_left, below_right - above_right
+            by_y += weight * (at_left * (1 - right_part) + at_right * right_part)
+        sum_dx -= by_x * cos + by_y * sin
+        sum_dy += by_x * sin - by_y * cos
+        sum_angle += by_y * (cos * x - sin * y) - by_x * (sin * x + cos * y)
+    tl.store(out + 3 * move, tl.sum(sum_dx, 0))
+    tl.store(out + 3 * move + 1, tl.sum(sum_dy, 0))
+    tl.store(out + 3 * move + 2, tl.sum(sum_angle, 0) * 0.017453292519943295)
+
+
+def turn_and_shift(images: Tensor, poses: Tensor) -> Tensor:
+    """Move images in turn, one for each pose: image 0, 1, ..., and again from 0 on.
+
+    Args:
+        images: N x C x H x W, float32, without a gradient.
+        poses: dx, dy and angle, M x 3, float32.
+
+    Returns:
+        M x C x H x W, differentiable once in ``poses``.
+    """
+    moved: Tensor = _Warp.apply(images.contiguous(), poses.contiguous())  # type: ignore[no-untyped-call]
+    return moved
+
+
+class _Warp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, poses: Tensor) -> Tensor:
+        ctx.save_for_backward(images, poses)
+        count, channels, height, width = images.shape
+        out = images.new_empty((len(poses), channels, height, width))
+        block = 256  # few registers: many programs gather at once
+        blocks = triton.cdiv(height * width, block)
+        with torch.cuda.device_of(images):
+            _warp[(len(poses), blocks)](images, poses, out, count, channels, height, width, block)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        images, poses = ctx.saved_tensors
+        count, channels, height, width = images.shape
+        out = torch.empty_like(poses)
+        with torch.cuda.device_of(images):
+            _gradient_of_poses[(len(poses),)](
+                images,
+                poses,
+                gradient.contiguous(),
+                out,
+                count,
+                channels,
+                height,
+                width,
+                1024,
+                num_warps=8,
+            )
+        return None, out
+
+
+@triton.jit
+def _mapped(
+    pixel,
+    maps,
+    left,
+    top,
+    middle_x,
+    middle_y,
+    OUT_WIDTH: tl.constexpr,
+    PROJECTIVE: tl.constexpr,
+):
+    """Where pixels come from: the point of each, its source about the centre and the depth there;
+    then the row and column above and left of that place, and the parts of those beyond."""
+    x = pixel % OUT_WIDTH + left
+    y = pixel // OUT_WIDTH + top
+    from_x = tl.load(maps) * x + (tl.load(maps + 1) * y + tl.load(maps + 2))
+    from_y = tl.load(maps + 3) * x + (tl.load(maps + 4) * y + tl.load(maps + 5))
+    depth = tl.full(x.shape, 1.0, tl.float32)
+    if PROJECTIVE:
+        depth = tl.load(maps + 6) * x + (tl.load(maps + 7) * y + tl.load(maps + 8))
+        depth = tl.maximum(depth, 1e-6)
+        from_x, from_y = from_x / depth, from_y / depth
+    at_x, at_y = from_x + middle_x, from_y + middle_y
+    column, row = tl.floor(at_x), tl.floor(at_y)
+    whole_row, whole_column = row.to(tl.int32), column.to(tl.int32)
+    return x, y, from_x, from_y, depth, whole_row, whole_column, at_y - row, at_x - column
+
+
+@triton.jit(do_not_specialize=["count"])
+def _resample(
+    images,
+    maps,
+    out,
+    count,
+    left,
+    top,
+    middle_x,
+    middle_y,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OUT_HEIGHT: tl.constexpr,
+    OUT_WIDTH: tl.constexpr,
+    PROJECTIVE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    move = tl.program_id(0).to(tl.int64)
+    pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = pixel < OUT_HEIGHT * OUT_WIDTH
+    _, _, _, _, _, row, column, bottom_part, right_part = _mapped(
+        pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, PROJECTIVE
+    )
+    for channel in range(CHANNELS):
+        image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
+        above = _tap(image, row, column, inside, HEIGHT, WIDTH) * (1 - right_part)
+        above += _tap(image, row, column + 1, inside, HEIGHT, WIDTH) * right_part
+        below = _tap(image, row + 1, column, inside, HEIGHT, WIDTH) * (1 - right_part)
+        below += _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH) * right_part
+        place = out + (move * CHANNELS + channel) * (OUT_HEIGHT * OUT_WIDTH) + pixel
+        tl.store(place, above * (1 - bottom_part) + below * bottom_part, mask=inside)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _gradient_of_maps(
+    images,
+    maps,
+    gradient,
+    out,
+    count,
+    left,
+    top,
+    middle_x,
+    middle_y,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OUT_HEIGHT: tl.constexpr,
+    OUT_WIDTH: tl.constexpr,
+    PROJECTIVE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    move = tl.program_id(0).to(tl.int64)
+    by_a = tl.zeros((BLOCK,), tl.float32)
+    by_b = tl.zeros((BLOCK,), tl.float32)
+    by_dx = tl.zeros((BLOCK,), tl.float32)
+    by_c = tl.zeros((BLOCK,), tl.float32)
+    by_d = tl.zeros((BLOCK,), tl.float32)
+    by_dy = tl.zeros((BLOCK,), tl.float32)
+    by_e = tl.zeros((BLOCK,), tl.float32)
+    by_f = tl.zeros((BLOCK,), tl.float32)
+    by_g = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, OUT_HEIGHT * OUT_WIDTH, BLOCK):
+        pixel = start + tl.arange(0, BLOCK)
+        inside = pixel < OUT_HEIGHT * OUT_WIDTH
+        x, y, from_x, from_y, depth, row, column, bottom_part, right_part = _mapped(
+            pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, PROJECTIVE
+        )
+        by_x = tl.zeros((BLOCK,), tl.float32)
+        by_y = tl.zeros((BLOCK,), tl.float32)
+        for channel in range(CHANNELS):
+            image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
+            above_left = _tap(image, row, column, inside, HEIGHT, WIDTH)
+            above_right = _tap(image, row, column + 1, inside, HEIGHT, WIDTH)
+            below_left = _tap(image, row + 1, column, inside, HEIGHT, WIDTH)
+            below_right = _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH)
+            place = gradient + (move * CHANNELS + channel) * (OUT_HEIGHT * OUT_WIDTH) + pixel
+            weight = tl.load(place, mask=inside, other=0.0)
+            above, below = above_right - above_left, below_right - below_left
+            by_x += weight * (above * (1 - bottom_part) + below * bottom_part)
+            at_left, at_right = below_left - above_left, below_right - above_right
+            by_y += weight * (at_left * (1 - right_part) + at_right * right_part)
+        by_x, by_y = by_x / depth, by_y / depth
+        by_a += by_x * x
+        by_b += by_x * y
+        by_dx += by_x
+        by_c += by_y * x
+        by_d += by_y * y
+        by_dy += by_y
+        if PROJECTIVE:
+            # What is held at the least depth does not get nearer.
+            by_depth = tl.where(depth > 1e-6, -(by_x * from_x + by_y * from_y), 0.0)
+            by_e += by_depth * x
+            by_f += by_depth * y
+            by_g += by_depth
+    out += 9 * move
+    tl.store(out, tl.sum(by_a, 0))
+    tl.store(out + 1, tl.sum(by_b, 0))
+    tl.store(out + 2, tl.sum(by_dx, 0))
+    tl.store(out + 3, tl.sum(by_c, 0))
+    tl.store(out + 4, tl.sum(by_d, 0))
+    tl.store(out + 5, tl.sum(by_dy, 0))
+    tl.store(out + 6, tl.sum(by_e, 0))
+    tl.store(out + 7, tl.sum(by_f, 0))
+    tl.store(out + 8, tl.sum(by_g, 0))
+
+
+def resample_black_bilinear(
+    images: Tensor, maps: Tensor, window: Window, *, projective: bool = False
+) -> Tensor:
+    """As ``resample_window``, for images in float32 and without a gradient, on a GPU."""
+    moved: Tensor = _Resample.apply(images.contiguous(), maps.contiguous(), window, projective)  # type: ignore[no-untyped-call]
+    return moved
+
+
+class _Resample(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, maps: Tensor, window: Window, projective: bool) -> Tensor:
+        ctx.save_for_backward(images, maps)
+        ctx.window, ctx.projective = window, projective
+        out = images.new_empty((len(maps), images.shape[1], window.height, window.width))
+        block = 256  # few registers: many programs gather at once
+        blocks = triton.cdiv(window.height * window.width, block)
+        with torch.cuda.device_of(images):
+            _resample[(len(maps), blocks)](
+                images, maps, out, *_numbers(images, window), projective, block
+            )
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        images, maps = ctx.saved_tensors
+        out = torch.empty_like(maps)
+        with torch.cuda.device_of(images):
+            _gradient_of_maps[(len(maps),)](
+                images,
+                maps,
+                gradient.contiguous(),
+                out,
+                *_numbers(images, ctx.window),
+                ctx.projective,
+                1024,
+                num_warps=8,
+            )
+        return None, out, None, None
+
+
+def _numbers(images: Tensor, window: Window) -> tuple[float, ...]:
+    """What both kernels are told of images and window."""
+    count, channels, height, width = images.shape
+    middle_y, middle_x = window.centre
+    corner = (float(window.left - middle_x), float(window.top - middle_y))
+    places = (*corner, float(middle_x), float(middle_y))
+    return (count, *places, channels, height, width, window.height, window.width)

@@ -1,0 +1,47 @@
+"""The part of an image that a model sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+__all__ = ["Window"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of images that comes out, and what is seen of it in the end, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    size: tuple[int, int]
+    """Of what is seen: height and width."""
+    centre: tuple[float, float]
+    """Of what is seen: the row and column in the image, about which maps are."""
+
+    @staticmethod
+    def of(images: Tensor, view: int | None = None) -> Window:
+        """The central square of this side, or all of the image."""
+        height, width = images.shape[-2:]
+        if view is None:
+            return Window(0, 0, height, width, (height, width), ((height - 1) / 2, (width - 1) / 2))
+        if not 1 <= view <= min(height, width):
+            raise ValueError(
+                f"a view of {view} pixels does not lie in images of {height} x {width}; give "
+                "larger images, or a smaller view"
+            )
+        top, left, middle = (height - view) // 2, (width - view) // 2, (view - 1) / 2
+        return Window(top, left, view, view, (view, view), (top + middle, left + middle))
+
+    def around(self, images: Tensor) -> Window:
+        """All of the image, with what is seen in the end where it is."""
+        height, width = images.shape[-2:]
+        return replace(self, top=0, left=0, height=height, width=width)
+
+    def cut(self, images: Tensor) -> Tensor:
+        """Give the part of images that is in the window."""
+        rows = slice(self.top, self.top + self.height)
+        return images[..., rows, self.left : self.left + self.width]
