@@ -5,8 +5,8 @@ Convention
 Pixel centres lie at half-integers (``align_corners=False``), so the centre of an even-sized image
 lies between pixels. A map takes a point of the result to the point of the image that is shown
 there, both in pixels relative to the centre, x to the right and y down. Identity maps give back the
-image bit for bit, and a shift by whole pixels or a turn of a square image by 90 degrees is exact, at
-every size.
+image bit for bit, and a shift by whole pixels or a turn of a square image by 90 degrees is exact,
+at every size.
 
 ``reflection`` mirrors at the outer edge of the border pixel: d c b a | a b c d | d c b a.
 

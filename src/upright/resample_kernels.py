@@ -1,7 +1,8 @@
 """The bilinear resampling with black around as one Triton kernel, and one for its gradient.
 
 Made of tensor operations, a resampling is some fifty kernels, and its gradient a hundred: each
-takes about as long to start as these take to run. What they compute is what ``upright.resample`` says.
+takes about as long to start as these take to run. What they compute is what ``upright.resample``
+says.
 
 There are two pairs: for any maps, and for the paper's turn and shift, whose pose is all that is
 read.

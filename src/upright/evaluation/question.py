@@ -12,10 +12,10 @@ from torch import Tensor
 from upright.attacks import Attack, GridSearch, parse_attack
 from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
-from upright.window import Window
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_options
+from upright.window import Window
 
 __all__ = ["Question", "named_attacks"]
 

@@ -152,7 +152,8 @@ def matrix_of(*rows: Sequence[Entry]) -> Tensor:
         for number in {entry for entry in entries if not isinstance(entry, Tensor)}
     }
     parts = [entry if isinstance(entry, Tensor) else numbers[entry] for entry in entries]
-    return torch.stack(parts, -1).unflatten(-1, (3, 3))
+    found: Tensor = torch.stack(parts, -1).unflatten(-1, (3, 3))
+    return found
 
 
 def matrix_product(left: Tensor, right: Tensor) -> Tensor:

@@ -22,9 +22,9 @@ from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.product import Objective
 from upright.pose import Pose
-from upright.window import Window
 from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_fill, warp
+from upright.window import Window
 
 __all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
 

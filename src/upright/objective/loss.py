@@ -25,10 +25,10 @@ from upright.objective.inspection import Ask, Inspection
 from upright.objective.product import Batch, Objective, Target
 from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
-from upright.window import Window
 from upright.space import PAPER, Space
 from upright.tiles import Room
 from upright.warp import Fill, Interpolation, warp
+from upright.window import Window
 
 __all__ = ["LossTerms", "RegularizedLoss"]
 
