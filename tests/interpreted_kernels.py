@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from upright.resample_kernels import move_alike
 
 from spaces import rigid
 from upright import Pose, Space, warp
 from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
+from upright.resample_kernels import move_alike
 from upright.train.batch_kernels import take_rows
 
 

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from upright.window import Window
 
-__all__ = ["resample_black_bilinear", "move_alike"]
+__all__ = ["move_alike", "resample_black_bilinear"]
 
 
 @triton.jit
