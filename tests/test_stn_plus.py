@@ -270,7 +270,7 @@ def test_the_oracle_warps_the_original_by_what_is_left_of_the_pose() -> None:
 
     def locator(moved: Tensor) -> Pose:
         off = moved.mean((1, 2, 3))
-        return Pose(off, -off, 10 * off)
+        return Pose(torch.stack((off, -off, 10 * off), -1))
 
     result = evaluate(
         Oracle(locator, classifier).eval(),
@@ -285,7 +285,7 @@ def test_the_oracle_warps_the_original_by_what_is_left_of_the_pose() -> None:
         for j in range(len(poses)):
             pose = poses[j : j + 1]
             found = locator(warp(image, pose, fill="reflection"))
-            left = Pose(pose.dx - found.dx, pose.dy - found.dy, pose.angle - found.angle)
+            left = Pose.of(pose.dx - found.dx, pose.dy - found.dy, pose.angle - found.angle)
             answer = classifier(warp(image, left, fill="reflection")).argmax()
             right[i] &= answer == labels[i]
     assert result.attacks["grid-3x3x3"].correct.equal(right)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from upright.checks import warn_if_below_a_pixel
+from upright.factories import run_file
+from upright.families import FAMILIES
 from upright.files import plain_name
 from upright.space import Space
 
@@ -19,6 +23,8 @@ __all__ = [
     "parse_space",
     "writable",
 ]
+
+_OWN_FAMILY = re.compile(r"(\S+\.py):([\w-]+)")
 
 STDOUT = Path("-")
 """The name of a file that is no file, but what the command prints."""
@@ -41,7 +47,7 @@ def parse_space(
                 "--space has all limits: leave out --max-translation and --max-rotation, or write "
                 "'shift(3px) rotate(30)' into it"
             )
-        found = Space.of(space)
+        found = Space.of(_with_own_families(space))
     else:
         shift = "3" if max_translation is None else max_translation
         try:
@@ -57,6 +63,21 @@ def parse_space(
         if axis.side is not None and axis.unit == "px":
             warn_if_below_a_pixel(axis.reach)
     return found
+
+
+def _with_own_families(text: str) -> str:
+    """Run the files of families that are named as ``FILE.py:NAME``, and leave the plain names."""
+    for file, name in _OWN_FAMILY.findall(text):
+        _families_in(str(Path(file).expanduser().resolve()))
+        if name.lower() not in FAMILIES:
+            raise ValueError(f"{file} makes no family called {name!r} known; decorate it, @family")
+    return _OWN_FAMILY.sub(r"\2", text)
+
+
+@cache
+def _families_in(file: str) -> None:
+    """Run a file once: to run it again would make its families others."""
+    run_file(file)
 
 
 def parse_device(name: str | None) -> torch.device:
