@@ -82,7 +82,8 @@ def question_now(asked: Mapping[str, Any]) -> dict[str, Any]:
 _PAPER = "shift(3px) rotate(30)"
 _FIRST_STEPS = "step_size=(0.03, 0.03, 0.3)"
 _FIRST = ("max_dx", "max_dy", "max_angle", "unit")
-_RIGID = re.compile(r"shift\(([\de.+]+)(px|%)(, ([\de.+]+)\2)?\) rotate\(([\de.+]+)\)")
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+_RIGID = re.compile(rf"shift\({_NUMBER}(px|%)(, {_NUMBER}\2)?\) rotate\({_NUMBER}\)")
 """With limits that mirror each other: others have two dots."""
 
 

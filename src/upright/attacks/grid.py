@@ -53,7 +53,7 @@ class GridSearch(CandidateSearch):
 def usual_grid(space: Space) -> GridSearch:
     """The grid over a space for which nobody gave counts; over the paper's, the paper's.
 
-    >>> print(usual_grid(PAPER), usual_grid(Space.of("shift rotate zoom")))
+    >>> print(usual_grid(Space()), usual_grid(Space.of("shift rotate zoom")))
     grid-775 grid-5x5x31x5
     """
     grid = GridSearch(space.usual_counts)

@@ -11,7 +11,7 @@ import torch
 
 from upright.checks import warn_if_below_a_pixel
 from upright.factories import run_file
-from upright.families import FAMILIES
+from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
 from upright.space import Space
 
@@ -41,28 +41,38 @@ def parse_space(
 
     The latter are in pixels (``3``) or of the image's size (``10%``), and in degrees.
     """
-    if space is not None:
-        if max_translation is not None or max_rotation is not None:
-            raise ValueError(
-                "--space has all limits: leave out --max-translation and --max-rotation, or write "
-                "'shift(3px) rotate(30)' into it"
-            )
+    if space is None:
+        found = Space(Chain((_shift(max_translation), _rotate(max_rotation))))
+    elif max_translation is None and max_rotation is None:
         found = Space.of(_with_own_families(space))
     else:
-        shift = "3" if max_translation is None else max_translation
-        try:
-            found = Space.of(
-                f"shift({shift}) rotate({30 if max_rotation is None else max_rotation})"
-            )
-        except ValueError:
-            raise ValueError(
-                f"a translation of {shift!r} or a rotation of {max_rotation!r} is not understood; "
-                "give pixels, as in 3, or a part of the image's size, as in 10%, and degrees"
-            ) from None
+        raise ValueError(
+            "--space has all limits: leave out --max-translation and --max-rotation, or write "
+            "'shift(3px) rotate(30)' into it"
+        )
     for axis in found.axes:
         if axis.side is not None and axis.unit == "px":
             warn_if_below_a_pixel(axis.reach)
     return found
+
+
+def _shift(limit: str | None) -> Family:
+    try:
+        return Shift() if limit is None else Shift().limited([limit])
+    except ValueError:
+        raise ValueError(
+            f"a translation of {limit!r} is not understood; give pixels, as in 3, or a part of the "
+            "image's size, as in 10%"
+        ) from None
+
+
+def _rotate(limit: float | None) -> Family:
+    try:
+        return Rotate() if limit is None else Rotate().limited([str(limit)])
+    except ValueError:
+        raise ValueError(
+            f"a rotation of {limit} is not understood; give degrees, as in 30"
+        ) from None
 
 
 def _with_own_families(text: str) -> str:
