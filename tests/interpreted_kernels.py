@@ -1,4 +1,4 @@
-"""The kernels of ``upright.models.fused`` in Triton's interpreter, against the network itself.
+"""The kernels of the GPU in Triton's interpreter, against what they stand for.
 
 Run as a program, since the interpreter has to be chosen before Triton is imported. Prints the
 largest relative differences as JSON.
@@ -10,18 +10,21 @@ import contextlib
 import dataclasses
 import json
 import sys
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
-from upright.warp_kernels import warp_black_bilinear
 
 from spaces import rigid
-from upright import Pose, warp
+from upright import Pose, Space, warp
 from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
+from upright.resample import pixels_of, resample
+from upright.resample_kernels import move_alike, resample_black_bilinear
 from upright.train.batch_kernels import take_rows
+from upright.window import Window
 
 
 def few_programs(*kernel: Any, **layer: Any) -> Tile:
@@ -73,28 +76,76 @@ def rounding(images: Tensor, ways: Tensor) -> dict[str, float]:
 
 def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
     """Moved images and the gradient of poses: three draws for each image, and some exact ones."""
-    poses = rigid(3, 200).sample(6, generator=torch.Generator().manual_seed(1)).values
+    generator = torch.Generator().manual_seed(1)
+    drawn = rigid(3, 200).sample(6, generator=generator)
+    zoomed = Space.of("shift(3px) rotate(200) zoom(0.5..2)").sample(6, generator=generator)
+    # The last one lies between two quarter turns, and no pixel of it on another: there the slope
+    # has two sides, and rounding takes one of them.
     turns = torch.tensor(
-        [[0.0, 0, 0], [1, -2, 0], [0, 0, 90], [-1, 0, 180], [0, 3, -90], [2, 0, 45]]
+        [[0.0, 0, 0], [1, -2, 0], [0, 0, 90], [-1, 0, 180], [0, 3, -90], [0.3, 0.4, 45]]
     )
     found = {}
-    for name, some in (("drawn", poses), ("exact", turns)):
+    for name, some in (("drawn", drawn), ("zoomed", zoomed), ("exact", Pose(turns))):
         results = []
-        for run in (warp_in_turn, warp_black_bilinear):
-            leaf = some.clone().requires_grad_()
-            moved = run(images, leaf)
+        for run in (warp_in_turn, lambda images, pose: move_alike(images, pose.values)):
+            leaf = some.values.clone().requires_grad_()
+            moved = run(images, some.like(leaf))
             ways = torch.linspace(-1, 1, moved.numel()).sin().view_as(moved)
             results.append((moved.detach(), torch.autograd.grad((moved * ways).sum(), leaf)[0]))
         (exact, slope), (moved, gradient) = results
         found |= {name: relative(moved, exact), f"{name}, gradient": relative(gradient, slope)}
-    still = warp_black_bilinear(images, torch.zeros(2, 3))
+    still = move_alike(images, torch.zeros(2, 3))
     return found | {"unmoved": float((still - images).abs().max())}
 
 
-def warp_in_turn(images: Tensor, poses: Tensor) -> Tensor:
+def warp_in_turn(images: Tensor, poses: Pose) -> Tensor:
     """The warp of tensor operations, on a CPU."""
     copies = images.repeat(len(poses) // len(images), 1, 1, 1)
-    return warp(copies, Pose(poses))
+    return warp(copies, poses)
+
+
+def maps(images: Tensor, _ways: Tensor) -> dict[str, float]:
+    """Images seen through affine maps and perspectives, whole and in part, and slopes of maps."""
+    chains = {
+        "affine": "shift(2px) rotate(200) zoom(0.5..2) stretch(0.8..1.25) shear(20)",
+        "projective": "shift(2px) rotate(40) perspective(0.4)",
+    }
+    size = min(images.shape[-2:])
+    views = {"whole": None, "odd view": size - 3, "even view": size - 2}
+    found = {}
+    for (kind, text), (seen, view) in product(chains.items(), views.items()):
+        window = Window.of(images, view)
+        pose = Space.of(text).sample(6, generator=torch.Generator().manual_seed(1))
+        through = pose.chain.inverse(pose.values, window.size)
+        name = f"{kind}, {seen}"
+        found |= compared(name, images, through, window, projective=kind == "projective")
+        still = resample_black_bilinear(images, torch.eye(3).expand(2, 3, 3), window)
+        found[f"unmoved, {seen}"] = float((still - window.cut(images)).abs().max())
+    # A plane that is seen from its edge: some pixels are behind the viewer.
+    steep = torch.eye(3).repeat(2, 1, 1)
+    steep[:, 2, 0] = torch.tensor([0.4, -0.7])
+    window = Window.of(images)
+    return found | compared("behind the viewer", images, steep, window, projective=True)
+
+
+def compared(
+    name: str, images: Tensor, through: Tensor, window: Window, *, projective: bool
+) -> dict[str, float]:
+    """How far the kernel is from tensor operations, in images and in the slope of maps."""
+    results = []
+    for kernel in (False, True):
+        leaf = through.clone().requires_grad_()
+        if kernel:
+            moved = resample_black_bilinear(images, leaf, window, projective=projective)
+        else:
+            points = pixels_of(window, leaf)
+            moved = resample(images, leaf, points, centre=window.centre, projective=projective)
+        ways = torch.linspace(-1, 1, moved.numel()).sin().view_as(moved)
+        (slope,) = torch.autograd.grad((moved * ways).sum(), leaf)
+        # The last row of a map that is affine is not read.
+        results.append((moved.detach(), slope if projective else slope[:, :2]))
+    (exact, slope), (moved, gradient) = results
+    return {name: relative(moved, exact), f"{name}, gradient": relative(gradient, slope)}
 
 
 def training(images: Tensor, ways: Tensor) -> dict[str, float]:
@@ -135,5 +186,5 @@ if __name__ == "__main__":
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(2, 3, height, width, generator=generator)
     ways = torch.randn(2, outputs, generator=generator)
-    modes = (evaluation, training, rounding, warps, rows)
+    modes = (evaluation, training, rounding, warps, maps, rows)
     print(json.dumps({mode.__name__: mode(images, ways) for mode in modes}))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from upright import (
+    PAPER,
     Attack,
     CandidateSearch,
     GridSearch,
@@ -21,6 +22,8 @@ NAMES: dict[str, Attack] = {
     "grid-775": GridSearch((5, 5, 31)),
     "grid-7500": GridSearch((10, 10, 75)),
     "grid-3x4x5": GridSearch((3, 4, 5)),
+    "grid-9": GridSearch((9,)),
+    "grid-3x3x5x2": GridSearch((3, 3, 5, 2)),
     "rnd": RandomSearch(1),
     "wo-10": RandomSearch(10),
     "wo-20": RandomSearch(20),
@@ -49,7 +52,7 @@ def test_other_spellings(name: str, canonical: str) -> None:
     assert str(parse_attack(name)) == canonical
 
 
-@pytest.mark.parametrize("name", ["", "grid", "grid-776", "grid-5x5", "wo-", "wo10x", "pgd"])
+@pytest.mark.parametrize("name", ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd"])
 def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
     with pytest.raises(ValueError, match="no attack is called") as error:
         parse_attack(name)
@@ -63,6 +66,19 @@ def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
 def test_a_name_with_impossible_numbers_says_which(name: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         parse_attack(name)
+
+
+@pytest.mark.parametrize(("name", "counts"), [("grid-776", (776,)), ("grid-5x5", (5, 5))])
+def test_grids_of_other_numbers_of_axes_are_for_spaces_that_have_as_many(
+    name: str, counts: tuple[int, ...]
+) -> None:
+    attack = parse_attack(name)
+    assert attack == GridSearch(counts)
+    assert str(attack) == name
+    with pytest.raises(ValueError, match=r"needs a count .* \(dx, dy, angle\), as in grid-5x5x31"):
+        attack.search(lambda pose: pose.dx, PAPER, 1, generator=torch.Generator())
+    fitting = Space.of(" ".join(("rotate", "zoom")[: len(counts)]))
+    attack.search(lambda pose: pose.angle, fitting, 1, generator=torch.Generator())
 
 
 def test_attacks_with_other_settings_have_other_names() -> None:

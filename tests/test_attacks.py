@@ -150,10 +150,15 @@ class TestGridSearch:
         assert GridSearch.shared
         assert not RandomSearch.shared
 
-    @pytest.mark.parametrize("counts", [(5, 5), (0, 1, 1)])
-    def test_other_counts_are_refused(self, counts: tuple[int, int, int]) -> None:
-        with pytest.raises(ValueError, match="a grid needs three counts of at least 1, but got"):
+    @pytest.mark.parametrize("counts", [(), (0, 1, 1)])
+    def test_impossible_counts_are_refused(self, counts: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match="a grid needs counts of at least 1, but got"):
             GridSearch(counts)
+
+    @pytest.mark.parametrize("counts", [(5, 5), (5, 5, 5, 5)])
+    def test_counts_for_another_number_of_axes_are_refused(self, counts: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match=r"for each of its axes \(dx, dy, angle\), as in grid-"):
+            search(GridSearch(counts), Hill())
 
 
 class TestRandomSearch:
@@ -164,7 +169,7 @@ class TestRandomSearch:
 
     def test_draws_fill_the_continuous_box(self) -> None:
         drawn = RandomSearch(50).candidates(SPACE, 60, generator=generator()).values
-        limits = torch.tensor(SPACE.limits)
+        limits = torch.tensor(SPACE.limits)[:, 1]
         for quantile in (0.1, 0.5, 0.9):
             expected = limits * (2 * quantile - 1)
             actual = drawn.reshape(-1, 3).quantile(quantile, dim=0)
@@ -218,9 +223,13 @@ class TestSpatialPGD:
         torch.testing.assert_close(steps, torch.tensor([0.1, 0.2, 3.0]).expand_as(steps))
 
     def test_the_papers_steps_are_1_percent_of_its_limits(self) -> None:
-        attack = SpatialPGD()
-        assert attack.steps == 5
-        assert attack.step_size == pytest.approx([limit / 100 for limit in PAPER.limits])
+        assert SpatialPGD().steps == 5
+        hill = Hill(tops=torch.full((200, 3), 100.0))
+        SpatialPGD(steps=1).search(hill, PAPER, 200, generator=generator())
+        steps = torch.cat(hill.asked).diff(dim=0)[0]
+        # All but those that start so near to a limit that the step would lead over it.
+        expected = torch.tensor([high / 100 for _, high in PAPER.limits])
+        torch.testing.assert_close(steps.median(0).values, expected)
 
     def test_ends_on_the_border_when_the_top_is_outside(self) -> None:
         attack = SpatialPGD(steps=20, step_size=(1.0, 1.0, 10.0))
@@ -230,7 +239,7 @@ class TestSpatialPGD:
     def test_starts_from_another_random_pose_for_each_image(self) -> None:
         starts = search(SpatialPGD(steps=0), Hill(tops=torch.zeros(50, 3)), 50).pose.values
         assert len(starts.unique(dim=0)) == 50
-        assert (starts.abs().amax(0) > 0.9 * torch.tensor(SPACE.limits)).all()
+        assert (starts.abs().amax(0) > 0.9 * torch.tensor(SPACE.limits)[:, 1]).all()
 
     def test_takes_the_worst_of_its_restarts(self) -> None:
         hill = Hill()

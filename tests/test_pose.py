@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import replace
+import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from reference import Array, matrix
 from upright import Pose
-from upright.families import cos_sin_degrees
+from upright.families import RIGID, cos_sin_degrees
 
 shifts = st.floats(-20, 20)
 angles = st.floats(-400, 400)
@@ -128,22 +130,44 @@ def test_of_keeps_every_digit_of_a_number() -> None:
     assert Pose.of(torch.zeros(1, dtype=torch.float64), 0.1).dy.item() == 0.1
 
 
-def test_stack_and_unstack_hold_dx_dy_and_angle_in_this_order() -> None:
-    stacked = Pose.of(1.0, [2.0, 3.0], 4.0).values
-    assert stacked.tolist() == [[1, 2, 4], [1, 3, 4]]
-    assert torch.equal(Pose(stacked).values, stacked)
+def test_columns_are_dx_dy_and_angle_in_this_order() -> None:
+    pose = Pose.of(1.0, [2.0, 3.0], 4.0)
+    assert pose.values.tolist() == [[1, 2, 4], [1, 3, 4]]
+    assert [pose.dx.tolist(), pose.dy.tolist(), pose.angle.tolist()] == [[1, 1], [2, 3], [4, 4]]
 
 
-def test_what_was_unstacked_is_stacked_without_a_copy_and_what_was_changed_is_not() -> None:
-    stacked = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
-    pose = Pose(stacked)
-    assert pose.values is stacked
-    changed = replace(pose, angle=2 * pose.angle)
-    assert changed.values.tolist() == [[1, 2, 6], [4, 5, 12]]
+def test_columns_are_views_of_the_one_tensor() -> None:
+    values = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    pose = Pose(values)
+    assert pose.values is values
     assert pose[1:].values.tolist() == [[4, 5, 6]]
+    assert [part.values.tolist() for part in pose.split(1)] == [[[1, 2, 3]], [[4, 5, 6]]]
     assert pose.to(dtype=torch.float64).values.dtype == torch.float64
-    (gradient,) = torch.autograd.grad((pose.dx + pose.values[:, 2]).sum(), stacked)
+    (gradient,) = torch.autograd.grad((pose.dx + pose.values[:, 2]).sum(), values)
     assert gradient.tolist() == [[1, 0, 1], [1, 0, 1]]
+
+
+def test_a_column_that_no_family_has_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(AttributeError, match="no 'zoom'; its columns are dx, dy, angle"):
+        _ = Pose.of(1.0).zoom
+    with pytest.raises(ValueError, match="no axis called dz; it has dx, dy, angle"):
+        Pose.made(RIGID, dz=1)
+
+
+def test_indices_are_of_poses_and_never_of_columns() -> None:
+    pose = Pose(torch.arange(24.0).view(2, 4, 3))
+    assert pose[..., 1].values.tolist() == pose.values[:, 1].tolist()
+    assert pose[1, 2].values.tolist() == pose.values[1, 2].tolist()
+    assert pose[:, None].shape == (2, 1, 4)
+    chosen = torch.tensor([True, False])
+    assert pose[chosen].values.equal(pose.values[:1])
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_copies_and_pickles_are_poses_too(again: Callable[[Pose], Pose]) -> None:
+    pose = again(Pose.of(1.0, [2.0, 3.0], 4.0))
+    assert pose.values.tolist() == [[1, 2, 4], [1, 3, 4]]
+    assert pose.chain == RIGID
 
 
 def test_cat_and_indexing_undo_each_other() -> None:
@@ -172,6 +196,7 @@ def test_repr_names_the_units_and_cuts_long_batches() -> None:
     assert "0.0, ...] px" in repr(Pose.zeros(7))
 
 
-def test_parts_of_different_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(2,\), \(3,\) and \(2,\); Pose.of broadcasts them"):
-        Pose(torch.zeros(2), torch.zeros(3), torch.zeros(2))
+@pytest.mark.parametrize("shape", [(), (2,), (3, 4)])
+def test_tensors_of_other_than_a_column_for_each_axis_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"have 3 columns \(dx, dy, angle\), but .* the shape \("):
+        Pose(torch.zeros(shape))

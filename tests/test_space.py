@@ -14,6 +14,7 @@ from scipy import stats
 from reference import matrix
 from spaces import rigid, rigid_box
 from upright import PAPER, Pose, Space
+from upright.families import Axis
 
 SPACE = rigid_box(max_dx=2.0, max_dy=3.0, max_angle=30.0)
 
@@ -22,18 +23,22 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def mirrored(*limits: float) -> tuple[tuple[float, float], ...]:
+    return tuple((-limit, limit) for limit in limits)
+
+
 class TestLimits:
     def test_the_papers_space_is_3_px_and_30_degrees(self) -> None:
-        assert PAPER.limits == (3, 3, 30)
+        assert PAPER.limits == mirrored(3, 3, 30)
 
     def test_of_has_one_limit_for_both_translations(self) -> None:
-        assert rigid(2, 15).limits == (2, 2, 15)
+        assert rigid(2, 15).limits == mirrored(2, 2, 15)
 
     def test_relative_limits_are_fractions_of_width_and_height(self) -> None:
         relative = rigid_box(max_dx=0.1, max_dy=0.25, max_angle=20, unit="image")
         space = relative.in_pixels(height=200, width=300)
-        assert space.limits == pytest.approx((30, 50, 20))
-        assert space.unit == "px"
+        assert space.limits == mirrored(30, 50, 20)
+        assert [axis.unit for axis in space.axes] == ["px", "px", "degrees"]
 
     def test_limits_in_pixels_do_not_depend_on_the_image(self) -> None:
         assert PAPER.in_pixels(height=224, width=224) == PAPER
@@ -45,12 +50,16 @@ class TestLimits:
 
     @pytest.mark.parametrize("limit", [-1.0, math.nan, math.inf])
     def test_impossible_limits_are_refused(self, limit: float) -> None:
-        with pytest.raises(ValueError, match="limits must be finite and not negative, but are"):
+        with pytest.raises(ValueError, match=f"'{limit}px' is no limit of dy"):
             rigid_box(max_dy=limit)
+        with pytest.raises(ValueError, match="dy: limits must be finite, with the identity between"):
+            Axis("dy", "px", -limit, limit)
 
     def test_unknown_unit_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="unit 'mm' is neither 'px' nor 'image'"):
-            rigid_box(unit="mm")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="'2mm' is no limit of dx: .* px or % behind it"):
+            Space.of("shift(2mm)")
+        with pytest.raises(ValueError, match="unit 'mm' is none of"):
+            Axis("dx", "mm")  # type: ignore[arg-type]
 
 
 class TestGrid:
@@ -89,7 +98,7 @@ class TestGrid:
 
     @pytest.mark.parametrize("counts", [(5, 5), (5, 5, 0), (1, 1, 1, 1)])
     def test_other_counts_are_refused(self, counts: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match="a grid needs three counts of at least 1, but got"):
+        with pytest.raises(ValueError, match="needs a count of at least 1 for each of its axes"):
             SPACE.grid(counts)
 
 
@@ -101,7 +110,7 @@ class TestSample:
 
     @pytest.mark.parametrize("axis", [0, 1, 2])
     def test_draws_are_uniform(self, axis: int) -> None:
-        values, limit = self.draws.values[:, axis].double(), SPACE.limits[axis]
+        values, (_, limit) = self.draws.values[:, axis].double(), SPACE.limits[axis]
         assert values.mean().item() == pytest.approx(0, abs=0.05 * limit)
         assert values.var().item() == pytest.approx(limit**2 / 3, rel=0.05)
         test = stats.kstest(values.numpy(), stats.uniform(-limit, 2 * limit).cdf)
@@ -119,7 +128,7 @@ class TestSample:
 
     def test_draws_are_the_generator_s_numbers_stretched_to_the_box(self) -> None:
         unit = torch.rand(4000, 3, generator=generator())
-        assert self.draws.values.equal((2 * unit - 1) * torch.tensor(SPACE.limits))
+        assert self.draws.values.equal((2 * unit - 1) * torch.tensor(SPACE.limits)[:, 1])
 
     def test_shape(self) -> None:
         assert SPACE.sample(4, 7, generator=generator()).shape == (4, 7)
@@ -152,26 +161,26 @@ triples = st.tuples(st.floats(-9, 9), st.floats(-9, 9), st.floats(-80, 80))
 class TestCovering:
     def test_a_set_of_shifts_needs_its_diameter(self) -> None:
         space = Space.covering([Pose.of(dx=[-1.0, 2.0, 0.5], dy=[0.0, 0.0, -1.0])])
-        assert space.limits == (3, 1, 0)
+        assert space.limits == mirrored(3, 1, 0)
 
     def test_a_set_of_turns_needs_no_shift(self) -> None:
-        assert Space.covering([Pose.of(angle=[-10.0, 20.0])]).limits == (0, 0, 30)
+        assert Space.covering([Pose.of(angle=[-10.0, 20.0])]).limits == mirrored(0, 0, 30)
 
     def test_the_largest_of_all_sets_counts_for_each_part(self) -> None:
         sets = [Pose.of(dx=[0.0, 2.0]), Pose.of(dy=[-1.0, 3.0]), Pose.of(angle=[5.0, 6.0])]
-        assert Space.covering(sets).limits == (2, 4, 1)
+        assert Space.covering(sets).limits == mirrored(2, 4, 1)
 
     def test_members_of_different_sets_need_not_reach_each_other(self) -> None:
-        assert Space.covering([Pose.of(dx=0.0), Pose.of(dx=50.0)]).limits == (0, 0, 0)
+        assert Space.covering([Pose.of(dx=0.0), Pose.of(dx=50.0)]).limits == mirrored(0, 0, 0)
 
     def test_a_turn_carries_the_shift_that_came_before_it(self) -> None:
         # From (1, 0) turned by 0 to (1, 0) turned by 90: the turn takes (1, 0) to (0, -1), and
         # what is left is (1, 1); the way back is (1, -1).
         space = Space.covering([Pose.of(dx=1.0, angle=[0.0, 90.0])])
-        assert space.limits == pytest.approx((1, 1, 90))
+        assert space.limits == mirrored(1, 1, 90)
 
     def test_the_shorter_way_round_counts(self) -> None:
-        assert Space.covering([Pose.of(angle=[170.0, -170.0])]).limits == (0, 0, 20)
+        assert Space.covering([Pose.of(angle=[170.0, -170.0])]).limits == mirrored(0, 0, 20)
 
     @given(st.lists(st.lists(triples, min_size=1, max_size=4), min_size=1, max_size=3))
     def test_every_member_is_reached_from_every_other_and_no_limit_is_larger_than_needed(
@@ -185,4 +194,5 @@ class TestCovering:
                     step = matrix(*end) @ np.linalg.inv(matrix(*start))
                     turn = math.degrees(math.atan2(step[0, 1], step[0, 0]))
                     needed = np.maximum(needed, np.abs([step[0, 2], step[1, 2], turn]))
-        np.testing.assert_allclose(Space.covering(poses).limits, needed, atol=1e-9)
+        limits = np.array(Space.covering(poses).limits)
+        np.testing.assert_allclose(limits, np.stack((-needed, needed), 1), atol=1e-9)

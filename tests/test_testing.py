@@ -80,7 +80,7 @@ def test_poses_of_a_space_are_tried_one_by_one() -> None:
     images = noise(2, 3, 8, 8)
     poses = PAPER.grid((1, 1, 3))
     names = [motion.name for motion in moved_by(poses)]
-    assert names == [f"moved by 0 px, 0 px, {angle} degrees" for angle in (-30, 0, 30)]
+    assert names == [f"at dx 0 px, dy 0 px, angle {angle} degrees" for angle in (-30, 0, 30)]
     expected = max(
         float((warp(images, poses[k : k + 1], fill="border") - images).abs().max()) for k in (0, 2)
     )

@@ -25,9 +25,9 @@ class Machine:
         self.sizes: list[int] = []
         self.failures = 0
 
-    def __call__(self, positions: Tensor, rows: Rows) -> Tensor:
+    def __call__(self, poses: Pose, rows: Rows) -> Tensor:
         index = torch.arange(COUNT)[rows]
-        value = positions.sum(-1) + index
+        value = poses.values.sum(-1) + index
         if self.random.random() < self.failing or value.numel() > self.fits:
             self.failures += 1
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -138,19 +138,19 @@ def test_the_words_of_runtimes_for_a_lack_of_memory_are_known(words: str) -> Non
     assert is_out_of_memory(Fail(words))
     machine, room = Machine(0), Room(8)
 
-    def first_fails(positions: Tensor, rows: Rows) -> Tensor:
+    def first_fails(poses: Pose, rows: Rows) -> Tensor:
         if not machine.sizes and not machine.failures:
             machine.failures += 1
             raise Fail(words)
-        return machine(positions, rows)
+        return machine(poses, rows)
 
     Tiles(room, COUNT, torch.device("cpu"), first_fails)(Pose.zeros(1, 1))
     assert machine.sizes[0] == 4
 
 
 def test_other_errors_are_passed_on_as_they_are() -> None:
-    def broken(positions: Tensor, rows: Rows) -> Tensor:
-        raise Fail(f"invalid graph for {len(positions)} poses of {rows}")
+    def broken(poses: Pose, rows: Rows) -> Tensor:
+        raise Fail(f"invalid graph for {len(poses)} poses of {rows}")
 
     with pytest.raises(Fail, match="invalid graph"):
         Tiles(Room(8), COUNT, torch.device("cpu"), broken)(Pose.zeros(1, 1))

@@ -27,7 +27,8 @@ from upright.models.coordinates import (
 from upright.models.etn import CentroidPredictor, centroid, circular_centroid
 from upright.models.etn_resnet import etn_resnet
 from upright.models.stn import DirectPredictor
-from upright.models.transformer import Straightening, Transformer, resample
+from upright.models.transformer import Straightening, Transformer
+from upright.resample import resample
 from upright.train import load_network, train
 from upright.train.learner import Learner
 
@@ -124,7 +125,7 @@ def test_an_identity_start_leaves_the_image_as_it_is_bit_for_bit(
     maps = model.maps(images)
     assert maps.equal(torch.eye(3).expand(3, 3, 3))
     points = Translation().points(Size.of(images))
-    assert resample(images, points, maps).equal(images)
+    assert resample(images, maps, points).equal(images)
     assert model(images).equal(model.classifier(model.standardise(images)))
 
 
@@ -385,7 +386,7 @@ def test_half_precision_keeps_the_place_of_every_pixel(name: str) -> None:
     model, images = build(name, moved=False).eval(), noise(2, 3, 28, 28)
     with torch.autocast("cpu", torch.bfloat16):
         assert model.maps(images).equal(torch.eye(3).expand(2, 3, 3))
-        moved = resample(images, Translation().points(Size.of(images)), model.maps(images))
+        moved = resample(images, model.maps(images), Translation().points(Size.of(images)))
         logits = model(images)
     assert moved.equal(images)
     torch.testing.assert_close(logits.float(), model(images), rtol=0.05, atol=0.05)

@@ -75,4 +75,4 @@ def _paper_grid(size: str) -> GridSearch:
 
 @attack_name("grid-AxBxC, a count for each axis (as in grid-5x5x31)", r"grid-(\d+(?:x\d+)*)")
 def _any_grid(counts: str) -> GridSearch:
-    return GridSearch(tuple(map(int, counts.split("x"))))
+    return GridSearch(tuple(map(int, counts.lower().split("x"))))

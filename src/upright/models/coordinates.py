@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from upright.families import matrix_of
+
 __all__ = ["Affine", "Coordinates", "RotationScale", "ScaleX", "Size", "Translation", "middles"]
 
 _NEAREST = math.log(10)
@@ -79,8 +81,7 @@ class Translation(Coordinates):
 
     def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
         dx, dy = numbers.unbind(-1)
-        one, zero = torch.ones_like(dx), torch.zeros_like(dx)
-        return _matrix((one, zero, dx * (size.width / 2)), (zero, one, dy * (size.height / 2)))
+        return matrix_of((1, 0, dx * (size.width / 2)), (0, 1, dy * (size.height / 2)))
 
 
 class RotationScale(Coordinates):
@@ -101,8 +102,7 @@ class RotationScale(Coordinates):
     def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
         scale = (self.half_range * numbers[:, 0]).exp()
         cos, sin = (turn(math.pi * numbers[:, 1]) * scale for turn in (torch.cos, torch.sin))
-        zero = torch.zeros_like(scale)
-        return _matrix((cos, sin, zero), (-sin, cos, zero))
+        return matrix_of((cos, sin, 0), (-sin, cos, 0))
 
 
 class ScaleX(Coordinates):
@@ -119,8 +119,7 @@ class ScaleX(Coordinates):
 
     def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
         scale = (self.half_range * numbers[:, 0]).exp()
-        one, zero = torch.ones_like(scale), torch.zeros_like(scale)
-        return _matrix((scale, zero, zero), (zero, one, zero))
+        return matrix_of((scale, 0, 0), (0, 1, 0))
 
 
 class Affine(Translation):
@@ -130,15 +129,8 @@ class Affine(Translation):
 
     def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
         a, b, dx, c, d, dy = numbers.unbind(-1)
-        return _matrix((1 + a, b, dx * (size.width / 2)), (c, 1 + d, dy * (size.height / 2)))
+        return matrix_of((1 + a, b, dx * (size.width / 2)), (c, 1 + d, dy * (size.height / 2)))
 
 
 def _grid(x: Tensor, y: Tensor) -> Tensor:
     return torch.stack(torch.meshgrid(x, y, indexing="xy"))
-
-
-def _matrix(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> Tensor:
-    """Put two rows together, and the third that all of these maps have."""
-    zero = torch.zeros_like(first[0])
-    rows = (*first, *second, zero, zero, torch.ones_like(zero))
-    return torch.stack(rows, -1).reshape(-1, 3, 3)
