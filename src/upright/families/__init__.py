@@ -30,7 +30,7 @@ from upright.families.base import (
     matrix_of,
     matrix_product,
 )
-from upright.families.chain import RIGID, Chain, Stage, chain_of
+from upright.families.chain import RIGID, Chain, Stage, UnknownFamilyError, chain_of
 
 __all__ = [
     "FAMILIES",
@@ -53,6 +53,7 @@ __all__ = [
     "Spatial",
     "Stage",
     "Stretch",
+    "UnknownFamilyError",
     "Zoom",
     "chain_of",
     "cos_sin_degrees",
