@@ -61,11 +61,10 @@ def nearest(axis, value):
     return int(np.abs(axis - value).argmin())
 
 
-def answers_at(saved, image, *, dx=0.0, dy=0.0, angle=0.0):
+def answers_at(saved, image, **pose):
     """What every model answers at the saved pose that is nearest, as its card puts it."""
     shown = saved.shown
-    axes = (shown.dx_px, dx), (shown.dy_px, dy), (shown.angle_degrees, angle)
-    place = (image, *(nearest(axis, value) for axis, value in axes))
+    place = (image, *(nearest(axis, pose.get(name, 0)) for name, axis in shown.grid.items()))
     texts = []
     for model in saved.models:
         seen = model.predicted[place]
@@ -89,7 +88,7 @@ def press(element, *keys):
 
 def set_slider(page, name, value):
     page.execute_script(
-        "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
+        "const s = document.getElementById(`axis-${arguments[0]}`); s.value = arguments[1];"
         "s.dispatchEvent(new Event('input'));",
         name,
         value,
@@ -198,22 +197,40 @@ def test_all_controls_are_reached_with_the_keyboard_and_have_names(page):
     assert reached >= set(wanted)
 
 
+def drawn(page):
+    """The pixels of the picture: red, green and blue, H x W x 3."""
+    size, values = page.execute_script(
+        "const c = document.getElementById('picture');"
+        "const p = c.getContext('2d').getImageData(0, 0, c.width, c.height);"
+        "return [[c.height, c.width], [...p.data]]"
+    )
+    pixels = np.array(values).reshape(*size, 4)
+    assert (pixels[..., 3] == 255).all()
+    return pixels[..., :3]
+
+
+def pose_of_sliders(page, shown):
+    """The pose that the sliders are at, in float64."""
+    values = [
+        float(find(page, f"#axis-{name}").get_attribute("value")) for name in shown.space.chain.columns
+    ]
+    return Pose(torch.tensor([values], dtype=torch.float64), shown.space.chain)
+
+
+def warped(shown, pose):
+    """The first image at a pose, as ``drawn`` gives it, but exact."""
+    image = torch.as_tensor(shown.images[:1]).double() / 255
+    return 255 * warp(image, pose)[0].permute(1, 2, 0).numpy()
+
+
 @pytest.mark.parametrize("pose", [(0, 0, 0), (2, -3, 0), (0, 0, 30), (-1.3, 0.7, -17.4)])
 def test_the_picture_is_resampled_as_the_models_inputs_are(page, saved, pose):
     find(page, "#snap").click()
     for name, value in zip(("dx", "dy", "angle"), pose, strict=True):
         set_slider(page, name, value)
-    drawn = page.execute_script(
-        "const c = document.getElementById('picture');"
-        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
-    )
-    exact = [float(find(page, f"#{name}").get_attribute("value")) for name in ("dx", "dy", "angle")]
-    assert exact == pytest.approx(pose, abs=0.2)  # a slider has steps
-    image = torch.as_tensor(saved.shown.images[:1]).double() / 255
-    moved = warp(image, Pose(*(torch.tensor([part], dtype=torch.float64) for part in exact)))
-    found = np.array(drawn).reshape(*image.shape[-2:], 4)
-    assert found[..., :3] == pytest.approx(255 * moved[0].permute(1, 2, 0).numpy(), abs=0.51)
-    assert (found[..., 3] == 255).all()
+    exact = pose_of_sliders(page, saved.shown)
+    assert exact.values[0].tolist() == pytest.approx(pose, abs=0.2)  # a slider has steps
+    assert drawn(page) == pytest.approx(warped(saved.shown, exact), abs=0.51)
 
 
 def test_between_saved_poses_the_page_says_whose_answer_it_shows(page, saved):
@@ -235,8 +252,8 @@ def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, sa
             f"As it is: {shown.classes[model.natural[0]]}. Right at {right} of 105 poses. Worst: "
         )
         find(card, ".tally button").click()
-        i, j, k = np.unravel_index(model.worst[0], model.predicted.shape[1:])
-        worst = {"dx": shown.dx_px[i], "dy": shown.dy_px[j], "angle": shown.angle_degrees[k]}
+        places = np.unravel_index(model.worst[0], model.predicted.shape[1:])
+        worst = {name: axis[at] for (name, axis), at in zip(shown.grid.items(), places, strict=True)}
         assert answers_shown(page) == answers_at(saved, 0, **worst)
     canvas = page.find_elements(By.CSS_SELECTOR, ".map")[0]
     width = canvas.size["width"]
@@ -365,5 +382,5 @@ def test_black_around_an_image_that_is_not_square_is_what_the_pose_uncovers(
     find(driver, "#snap").click()
     far = picture["width"] / width
     ActionChains(driver).drag_and_drop_by_offset(find(driver, "#picture"), far, far).perform()
-    moved = [float(text.split()[0]) for text in all_texts(driver, ".sliders output")[1:]]
+    moved = [float(text.split()[0]) for text in all_texts(driver, "#sliders output")[1:]]
     assert moved == pytest.approx([1, 1], abs=0.5 / far)  # a pointer moves by whole pixels

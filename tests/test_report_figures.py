@@ -14,7 +14,7 @@ import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
 from spaces import rigid
 from upright.cli import main
-from upright.records import Reported, append
+from upright.records import Reported, append, from_json, to_json
 from upright.report import comparable as rules
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
@@ -24,6 +24,8 @@ from upright.report.saved import read_saved, write_saved
 from upright.train.recipe import _LATER
 
 GRID = {"nat": 0.9, "grid-775": 0.7}
+FIRST = {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}
+"""The paper's space, as the first records have it."""
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL(rob, Wo-10; λ=2)")
 
 
@@ -40,7 +42,8 @@ OTHER_RECIPES = (
 )
 OTHER_EVALUATIONS = (
     *({"split": "train"}, {"fill": "border"}, {"canvas": 4}, {"interpolation": "nearest"}),
-    *({"space": {"max_dx": 3, "max_dy": 3, "max_angle": 20, "unit": "px"}}, {"resize": 64}),
+    *({"space": "shift(3px) rotate(20)"}, {"space": "shift(3px) rotate(30) zoom(0.9..1.1)"}),
+    {"resize": 64},
     {"weights": "bfloat16"},  # rounded, as the zoo has them
 )
 STRANGERS = (
@@ -64,7 +67,7 @@ def test_a_record_of_another_setting_is_in_no_figure(stranger):
         record("std*", recipe={"precision": "bfloat16"}),
         record("std*", {"precision": "float16", "seed": 7}),
         record("std*", {"limit": 10_000, "resize": None}),  # the digest says that it is all
-        record("std*", {"space": {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}}),
+        from_json(to_json(record("std*", {"space": FIRST}))),
         record("LocNet(black)"),
     ],
 )
@@ -167,7 +170,7 @@ def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
     names = [drawing.name for drawing in all_drawings([], saved)]
     assert names == [
         *("example-made-up", "example-made-up-2", "orbits"),
-        *("angles-made-up", "angles-made-up-2"),
+        *("along-angle-made-up", "along-angle-made-up-2"),
     ]
     append(tmp_path / "records.jsonl", made_up.RECORDS[0])
     chosen = ["--saved", str(tmp_path / "one"), "--saved", str(tmp_path / "two")]

@@ -67,7 +67,7 @@ def test_saved_answers_are_those_of_the_model_at_every_pose_of_the_grid(save, tm
         natural = model(image).softmax(1)[0]
         assert saved.natural[row] == natural.argmax()
         assert saved.natural_confidence[row] / 255 == pytest.approx(float(natural.max()), abs=0.002)
-    axes = (found.shown.dx_px, found.shown.dy_px, found.shown.angle_degrees)
+    axes = [found.shown.grid[name] for name in ("dx", "dy", "angle")]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
     assert grid == pytest.approx(poses.values.numpy())
 
@@ -98,9 +98,10 @@ def test_the_turned_images_have_no_shift(save, tmp_path):
     found = read_saved(tmp_path / "saved")
     data, model = load_data("glyphs", limit=9), load_model("models.py:make", device="cpu")
     images = data.as_float()[torch.as_tensor(found.shown.places)]
-    for column, angle in enumerate(found.shown.angle_degrees):
+    for column, angle in enumerate(found.shown.grid["angle"]):
         turned = warp(images, Pose.of(angle=float(angle)))
-        assert found.models[0].turned[:, column].tolist() == model(turned).argmax(1).tolist()
+        seen = found.models[0].predicted_along[:, column]
+        assert seen.tolist() == model(turned).argmax(1).tolist()
 
 
 def test_a_canvas_is_part_of_the_saved_images(save, tmp_path):
@@ -163,7 +164,8 @@ def test_arrays_come_back_as_they_were_saved(tmp_path):
         for name, value in vars(before).items():
             again = getattr(after, name)
             assert type(again) is type(value)
-            assert np.array_equal(again, value) if isinstance(value, np.ndarray) else again == value
+            np.testing.assert_equal(again, value)  # dicts of arrays, too
+    assert list(found.shown.grid) == ["dx", "dy", "angle"]
 
 
 def test_a_damaged_file_or_one_of_other_images_is_named(tmp_path):

@@ -76,7 +76,7 @@ def test_altered_answers_are_not_shown(folder, tmp_path, capsys):
         ({}, {"worst": np.full(7, 3 * 5 * 7)}, "worst names no pose"),
         ({}, {"worst": np.full(7, -1)}, "worst names no pose"),
         ({}, {"confidence": np.zeros((7, 3, 5, 7), np.float32)}, "confidence is float32"),
-        ({}, {"turned": np.zeros((20, 6), np.uint8)}, "turned has shape"),
+        ({}, {"predicted_along": np.zeros((20, 6), np.uint8)}, "predicted_along has shape"),
         ({}, {"natural_correct": np.ones(3, bool)}, "natural_correct and grid_correct"),
     ],
 )
@@ -97,8 +97,15 @@ def test_answers_that_cannot_be_are_refused_even_without_a_digest(folder, about,
         ({}, {"images": np.zeros((7, 2, 4, 4), np.uint8)}, "one, three or four channels"),
         ({}, {"labels": np.full(20, -1)}, "labels are counted from 0"),
         ({}, {"labels": np.zeros(6, int)}, "labels and places are of other images"),
-        ({}, {"dx_px": np.array([0, np.inf], np.float32)}, "dx_px is no axis"),
-        ({}, {"dy_px": np.zeros(0, np.float32)}, "dy_px is float32 of shape (0,)"),
+        ({}, {"grid/dx": np.array([0, np.inf], np.float32)}, "dx is no axis"),
+        ({}, {"grid/dy": np.zeros(0, np.float32)}, "dy is float32 of shape (0,)"),
+        ({"along": "zoom"}, {}, "no axis is called 'zoom'"),
+        ({"space": "shift(2px, 3px) swirl(30)"}, {}, "no family is called 'swirl'"),
+        ({"space": "shift(2px, 3px) rotate(30) zoom"}, {}, "grid/zoom"),
+        ({"space": "shift(2px)"}, {}, "unexpected keyword argument 'grid/angle'"),
+        ({"space": "shift(10%) rotate(30)"}, {}, "the limits of dx must be in pixels"),
+        ({"space": "shift(3e6px) rotate(30)"}, {}, "dx goes too far"),
+        ({"space": ["shift"]}, {}, "a space is a text"),
     ],
 )
 def test_images_that_cannot_be_are_refused_even_without_a_digest(folder, about, arrays, message):
@@ -136,7 +143,7 @@ def test_numbers_of_classes_are_kept_whole(tmp_path, monkeypatch):
     options = ["--data", "glyphs", "--limit", "2", "--attack", "grid-1x1x2", "--device", "cpu"]
     assert main(["evaluate", "many.py:make", *options, "--save", "saved"]) == 0
     (model,) = read_saved(tmp_path / "saved").models
-    assert {*model.predicted.flat, *model.natural.flat, *model.turned.flat} == {70_000}
+    assert {*model.predicted.flat, *model.natural.flat, *model.predicted_along.flat} == {70_000}
 
 
 def test_a_class_without_a_name_is_shown_by_its_number(tmp_path):
