@@ -98,7 +98,7 @@ def test_table_gives_the_part_of_the_error_that_a_method_removes() -> None:
     accuracies = (0.1, 0.5, 0.7, 0.85)
     outcomes = [Outcome(m, 0.99, a, 1.0) for m, a in zip(METHODS, accuracies, strict=True)]
     console = Console(width=200, record=True)
-    console.print(_table(outcomes))
+    console.print(_table(outcomes, "grid-775"))
     rows = [line.split("│") for line in console.export_text().splitlines() if "removed" in line]
     # From 50 % error to 30 and to 15; from 30 to 15.
     assert [cell.strip() for cell in rows[0][4:6]] == ["40 %", "70 %"]

@@ -211,9 +211,8 @@ def drawn(page):
 
 def pose_of_sliders(page, shown):
     """The pose that the sliders are at, in float64."""
-    values = [
-        float(find(page, f"#axis-{name}").get_attribute("value")) for name in shown.space.chain.columns
-    ]
+    sliders = [find(page, f"#axis-{name}") for name in shown.grid]
+    values = [float(slider.get_attribute("value")) for slider in sliders]
     return Pose(torch.tensor([values], dtype=torch.float64), shown.space.chain)
 
 
@@ -253,7 +252,8 @@ def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, sa
         )
         find(card, ".tally button").click()
         places = np.unravel_index(model.worst[0], model.predicted.shape[1:])
-        worst = {name: axis[at] for (name, axis), at in zip(shown.grid.items(), places, strict=True)}
+        axes = zip(shown.grid.items(), places, strict=True)
+        worst = {name: axis[at] for (name, axis), at in axes}
         assert answers_shown(page) == answers_at(saved, 0, **worst)
     canvas = page.find_elements(By.CSS_SELECTOR, ".map")[0]
     width = canvas.size["width"]

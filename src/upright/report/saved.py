@@ -233,7 +233,7 @@ def _named(path: Path) -> Iterator[None]:
     """Let every error about a file name it, in one line."""
     try:
         yield
-    except _UnknownSpace as error:
+    except _UnknownSpaceError as error:
         raise ValueError(
             f"{path} is of a space that is not known here ({error}); import its families first, or "
             "remove the file"
@@ -264,7 +264,7 @@ def _build(kind: type[_Kind], about: dict[str, Any], arrays: dict[str, Array]) -
     return kind(**values)
 
 
-class _UnknownSpace(ValueError):
+class _UnknownSpaceError(ValueError):
     """Of a family that somebody added, and that is not added here."""
 
 
@@ -272,7 +272,7 @@ def _space(text: object) -> Space:
     try:
         return Space.of(text)  # type: ignore[arg-type]
     except ValueError as error:
-        raise _UnknownSpace(textwrap.shorten(str(error), 200)) from None
+        raise _UnknownSpaceError(textwrap.shorten(str(error), 200)) from None
 
 
 def _refuse(constant: str) -> NoReturn:
