@@ -147,7 +147,7 @@ def main(
     page = _report(in_order, out, str(_grid(space)))
     took = f"All of it took {time.perf_counter() - began:.0f} s."
     console.print(printable(f"{took} Figure: {out}/demo.png"), soft_wrap=True)
-    console.print(printable(f"Open this page to turn the images yourself: {page}"), soft_wrap=True)
+    console.print(printable(f"Open this page to try poses yourself: {page}"), soft_wrap=True)
 
 
 def _report(outcomes: list[Outcome], out: Path, grid: str) -> Path:

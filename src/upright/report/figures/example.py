@@ -18,7 +18,7 @@ from upright.warp import warp
 
 __all__ = ["Example", "draw_example", "draw_example_in", "find_example"]
 
-_LINE = 44
+_LINE = 36
 """Characters that stand side by side above a picture."""
 
 
@@ -43,8 +43,11 @@ class Example:
     def pose_text(self) -> str:
         """What the pose changes, in words."""
         values = zip(self._pose.chain.axes, self._pose.values[0].tolist(), strict=True)
-        changed = [f"{axis.name} {axis.show(value)}" for axis, value in values if value]
-        return ", ".join(changed).replace("-", "−") or "as it is"
+        shown = [(axis, axis.show(value)) for axis, value in values]
+        changed = [
+            f"{axis.name} {text.replace('-', '−')}" for axis, text in shown if text != axis.show(0)
+        ]
+        return ", ".join(changed) or "as it is"
 
     @property
     def _pose(self) -> Pose:

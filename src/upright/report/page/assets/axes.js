@@ -34,8 +34,10 @@ function inOrder({ families }) {
   return each.reverse().flat();
 }
 
+// What is as good as zero is not named.
 function poseText(set, pose) {
-  const changed = inOrder(set).filter((column) => pose[column]);
+  const says = (column) => valueText(set.axes[column], pose[column]);
+  const changed = inOrder(set).filter((column) => says(column) !== valueText(set.axes[column], 0));
   return changed.map((column) => axisText(set.axes[column], pose[column])).join(", ") || "as it is";
 }
 

@@ -34,8 +34,9 @@ function showSet(explorer, set) {
   const [image, map] = [set.first, chooseMap(set)];
   Object.assign(explorer, { set, pose: set.upright, map, image, chosen: new Set() });
   byId("how").textContent = howText(set);
+  const counts = set.counts.length > 1 ? ` (${set.counts.join(" × ")})` : "";
   byId("saved-at").textContent =
-    `Answers were saved at ${set.poses} poses (${set.counts.join(" × ")}) of ${set.space}, of ` +
+    `Answers were saved at ${set.poses} poses${counts} of ${set.space}, of ` +
     `${set.labels.length} images drawn at random from ${set.dataset}.`;
   byId("unseen").hidden = !set.unseen.length;
   byId("unseen").textContent =
