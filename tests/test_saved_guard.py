@@ -133,6 +133,51 @@ def test_a_folder_from_before_there_were_digests_is_read_added_to_and_said_to_be
     assert err.count("has no digest") == err.count("\n") == 3
 
 
+FIRST_NAMES = {
+    "grid/dx": "dx_px",
+    "grid/dy": "dy_px",
+    "grid/angle": "angle_degrees",
+    "predicted_along": "turned",
+}
+
+
+def as_first_saved(path: Path, **about) -> None:
+    """Write a file as the first version did, which knew shifts and turns alone."""
+    with safe_open(path, "numpy") as file:
+        told = json.loads(file.metadata()["about"]) | about
+    for name in ("space", "along"):
+        told.pop(name, None)
+    arrays = {FIRST_NAMES.get(name, name): each for name, each in load(path.read_bytes()).items()}
+    text = json.dumps(told, sort_keys=True)
+    path.write_bytes(save(arrays, {"about": text, "sha256": saved._digest_of(text, arrays)}))
+
+
+def test_a_folder_of_the_first_version_is_read_as_it_would_be_now_and_added_to(folder):
+    now = read_saved(folder)
+    as_first_saved(folder / "shown.safetensors")
+    digest = saved._digest((folder / "shown.safetensors").read_bytes())
+    for path in folder.glob("runs*"):
+        as_first_saved(path, shown=digest)
+    then = read_saved(folder)
+    assert then.unguarded == ()
+    np.testing.assert_equal(vars(then.shown), vars(now.shown))
+    for one, other in zip(then.models, now.models, strict=True):
+        np.testing.assert_equal(vars(one), vars(other))
+    write_saved(folder, made_up.shown(), made_up.model(made_up.shown(), "new"))
+    assert len(read_saved(folder).models) == 3
+
+
+def test_a_family_that_is_not_known_here_costs_one_line_that_says_what_to_do(tmp_path, capsys):
+    made_up.results(tmp_path)
+    path = tmp_path / "saved" / "shown.safetensors"
+    rewritten(path, drop="sha256", about={"space": "shift(2px, 3px) swirl(30)"})
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 2
+    error = capsys.readouterr().err
+    assert "no family is called 'swirl'" in error
+    assert error.endswith("import its families first, or remove the file\n")
+    assert error.count("\n") == 1
+
+
 def test_numbers_of_classes_are_kept_whole(tmp_path, monkeypatch):
     """Of a model of 100,000 classes; sixteen bits would make 70,000 another one."""
     monkeypatch.chdir(tmp_path)
