@@ -60,13 +60,13 @@ function howText(set) {
     : "Use the sliders to change the picture.";
 }
 
-// Of more than three axes, two are on the map; one that is chosen twice changes places.
+// Of more than three axes that vary, two are on the map; one that is chosen twice changes places.
 function makeMapChoice(explorer) {
   const { set } = explorer;
   for (const way of ["across", "down"]) {
     const choice = byId(`map-${way}`);
-    const options = set.axes.map((axis, value) => make("option", { value }, wordsOf(axis).noun));
-    choice.replaceChildren(...options);
+    const option = (value) => make("option", { value }, wordsOf(set.axes[value]).noun);
+    choice.replaceChildren(...varying(set).map(option));
     choice.onchange = () => {
       const other = way === "across" ? "down" : "across";
       const chosen = Number(choice.value);
@@ -76,7 +76,7 @@ function makeMapChoice(explorer) {
       showPose(explorer);
     };
   }
-  byId("map-choice").hidden = set.axes.length <= 3;
+  byId("map-choice").hidden = varying(set).length <= 3;
   showMapChoice(explorer);
 }
 

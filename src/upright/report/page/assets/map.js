@@ -4,10 +4,16 @@
 const ABOVE = 7;
 const BELOW = 34;
 
+// The axes that vary over the grid; where none does, the first.
+function varying({ counts }) {
+  const columns = counts.map((_, column) => column).filter((column) => counts[column] > 1);
+  return columns.length ? columns : [0];
+}
+
 // Which axis goes which way: that of most values across; of three, the second of the others in bands.
-function chooseMap({ counts }) {
-  const columns = counts.map((_, column) => column);
-  const [across, next] = columns.toSorted((a, b) => counts[b] - counts[a]);
+function chooseMap(set) {
+  const columns = varying(set);
+  const [across, next] = columns.toSorted((a, b) => set.counts[b] - set.counts[a]);
   const [first, second, ...more] = columns.filter((column) => column !== across);
   return more.length ? { across, down: next } : { across, down: first, bands: second };
 }
@@ -138,7 +144,7 @@ function mapText(set, { across, down, bands }) {
     return `${columns}, a band for each ${noun(bands)} and, in a band, a row for each ${noun(down)}, the lowest at its top.`;
   }
   const text = `${columns} and a row for each ${noun(down)}.`;
-  return set.axes.length > 2 ? `${text} All else is as the sliders say.` : text;
+  return varying(set).length > 2 ? `${text} All else is as the sliders say.` : text;
 }
 
 function drawHere(pen, box, ink, raised) {
