@@ -109,15 +109,18 @@ function drawLabels(pen, set, layout, colour) {
   });
   pen.textAlign = "left";
   pen.textBaseline = "alphabetic";
-  const { noun, ways } = wordsOf(labelled);
-  pen.fillText(ways ? UNITS[labelled.unit].trim() : noun, 2, bottom + 13, layout.gutter - 9);
+  pen.fillText(isShift(labelled) ? "px" : wordsOf(labelled).noun, 2, bottom + 13, layout.gutter - 9);
 }
 
 // A shift has its unit below the column of labels.
 function shortText(axis, value) {
+  if (!isShift(axis)) return valueText(axis, value);
   const { ways } = wordsOf(axis);
-  if (axis.unit !== "px" || !ways) return valueText(axis, value);
   return value ? `${number(Math.abs(value))} ${ways[Number(value > 0)]}` : "0";
+}
+
+function isShift(axis) {
+  return axis.name === "dx" || axis.name === "dy";
 }
 
 function drawAcross(pen, axis, layout, bottom) {

@@ -44,7 +44,8 @@ function makeStage(explorer) {
   function open() {
     const { set } = explorer;
     sliders = inOrder(set).map((column) => makeSlider(set.axes[column], column, move));
-    byId("sliders").replaceChildren(...sliders.flatMap(({ label, input, output }) => [label, input, output]));
+    const nodes = sliders.flatMap(({ label, input, output }) => [label, input, output]);
+    byId("sliders").replaceChildren(...nodes);
     byId("stage").classList.toggle("turns", canTurn(set));
     byId("stage").classList.toggle("shifts", canShift(set));
     if (canTurn(set)) drawDial(set.axes[set.column("angle")].values, knob);
