@@ -204,6 +204,14 @@ def test_arrays_come_back_as_they_were_saved(tmp_path):
     assert list(found.shown.grid) == ["dx", "dy", "angle"]
 
 
+def test_all_who_save_the_same_images_write_the_same_file(tmp_path):
+    """Or a model would be of images that another process has replaced."""
+    shown = made_up.shown()
+    for place in range(20):
+        write_saved(tmp_path / str(place), shown, made_up.model(shown, "a"))
+    assert len({path.read_bytes() for path in tmp_path.glob("*/shown.safetensors")}) == 1
+
+
 def test_a_damaged_file_or_one_of_other_images_is_named(tmp_path):
     shown = made_up.shown()
     path = write_saved(tmp_path, shown, made_up.model(shown, "a"))

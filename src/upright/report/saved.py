@@ -292,8 +292,17 @@ def _parts(value: Shown | SavedModel, **more: object) -> tuple[str, dict[str, Ar
 
 
 def _pack(value: Shown | SavedModel, **more: object) -> bytes:
+    """Give the content of a file, always the same one: safetensors has its metadata in any order.
+
+    Two processes that save into a new folder both write the images. The models of one would be of
+    other images than those of the other.
+    """
     about, arrays = _parts(value, **more)
-    return save(arrays, {"about": about, "sha256": _digest_of(about, arrays)})
+    packed = save(arrays, {"about": about, "sha256": _digest_of(about, arrays)})
+    end = 8 + int.from_bytes(packed[:8], "little")
+    header = json.dumps(json.loads(packed[8:end]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + packed[end:]
 
 
 def _digest_of(about: str, arrays: dict[str, Array]) -> str:
