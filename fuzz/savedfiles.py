@@ -19,6 +19,7 @@ from upright.report import saved
 from upright.report.figures import find_example
 from upright.report.page.payload import payload
 from upright.report.saved import SavedModel, Shown, read_saved, write_saved
+from upright.space import Space
 
 __all__ = ["TARGETS"]
 
@@ -77,15 +78,16 @@ def _example() -> tuple[Shown, SavedModel]:
     shown = Shown(
         dataset="glyphs", split="test", classes=("a", "b"), data_digest={"test": "00"},
         images=np.arange(48, dtype=np.uint8).reshape(2, 3, 2, 4), canvas=0,
-        labels=np.array([0, 1, 1]), places=np.array([2, 0, 1]), dx_px=axis, dy_px=axis[:1],
-        angle_degrees=axis,
+        labels=np.array([0, 1, 1]), places=np.array([2, 0, 1]), along="angle",
+        space=Space.of("shift(3px) rotate(30)"),
+        grid={"dx": axis, "dy": axis[:1], "angle": axis},
     )  # fmt: skip
     byte = np.zeros((2, 2, 1, 2), np.uint8)
     model = SavedModel(
         name="x", method="std", seed=1, attack="grid-2x1x2", measured={"nat": 1, "grid-2x1x2": 0.5},
         record=None, origin={"commit": None}, predicted=byte, confidence=byte + 200,
         natural=byte[:, 0, 0, 0], natural_confidence=byte[:, 0, 0, 0], worst=np.array([0, 3]),
-        turned=np.zeros((3, 2), np.uint8), natural_correct=np.ones(3, bool),
+        predicted_along=np.zeros((3, 2), np.uint8), natural_correct=np.ones(3, bool),
         grid_correct=np.zeros(3, bool),
     )  # fmt: skip
     return shown, model
@@ -115,22 +117,33 @@ def _seeds(which: int, changes: tuple[dict[str, Any], ...]) -> list[bytes]:
     return [whole, whole[:-9], b"", *inner, *odd, save({"x": np.zeros(1)}, {"about": "[" * 10**5})]
 
 
+def _axes(**axes: list[float]) -> dict[str, Any]:
+    return {name: np.array(values, np.float32) for name, values in axes.items()}
+
+
 _ODD_MODELS: tuple[dict[str, Any], ...] = (
     *({"measured": {}}, {"measured": {"nat": 0.5}}, {"measured": [1]}, {"measured": {"nat": "x"}}),
     *({"attack": 3}, {"name": None}, {"seed": -1}, {"worst": np.array([0, 4])}),
     *({"worst": np.array([0.0, np.nan])}, {"predicted": np.zeros((2, 2, 1, 2), np.float32)}),
-    *({"predicted": np.zeros((2, 2, 2, 1), np.uint8)}, {"turned": np.zeros((0, 2), np.uint8)}),
+    *(
+        {"predicted": np.zeros((2, 2, 2, 1), np.uint8)},
+        {"predicted_along": np.zeros((0, 2), np.uint8)},
+    ),
     *(
         {"natural_correct": np.ones(2, bool)},
         {"predicted": np.full((2, 2, 1, 2), 70_000, np.uint32)},
     ),
 )
+_ODD_AXES: tuple[list[float], ...] = ([np.nan, 1], [1, -1], [0, 3e38], [])
 _ODD_SHOWN: tuple[dict[str, Any], ...] = (
     *({"classes": 5}, {"classes": ()}, {"dataset": None}, {"data_digest": 3}, {"canvas": -1}),
     *({"images": np.zeros((2, 2, 2, 4), np.uint8)}, {"images": np.zeros((2, 3, 0, 4), np.uint8)}),
     *({"labels": np.array([0, -1, 1])}, {"labels": np.array([0, 9, 1])}),
-    *({"dx_px": np.array([np.nan, 1], np.float32)}, {"dx_px": np.array([1, -1], np.float32)}),
-    *({"dx_px": np.array([0, 3e38], np.float32)}, {"places": np.array([0, 1, 2**62])}),
+    *({"grid": _axes(dx=dx, dy=[0], angle=[-1, 1])} for dx in _ODD_AXES),
+    *({"places": np.array([0, 1, 2**62])}, {"along": "zoom"}, {"along": 3}),
+    *({"space": text} for text in ("shift(3px)", "swirl(3)", "shift(10%) rotate(30)", "(", 3)),
+    *({"space": text} for text in ("shift(9e9px) rotate(30)", "shift(3px) rotate(0..1e300)")),
+    {"space": "blur(0..3px) zoom(0.5..2)", "grid": _axes(zoom=[-0.5, 0.5], blur=[0, 2])},
 )
 
 TARGETS = (

@@ -10,6 +10,7 @@ import numpy as np
 from made_up import made_up_record
 from upright.records import Record, append
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from upright.space import Space
 from upright.train import Recipe
 
 CLASSES = ("disc", "ring", "</script>")
@@ -42,8 +43,21 @@ RECORDS = (
 )
 
 
-def shown(*, images: int = 7, side: int = 12, seed: int = 0) -> Shown:
+SPACE = "shift(2px, 3px) rotate(30)"
+
+
+def shown(
+    space: str = SPACE,
+    counts: tuple[int, ...] = (3, 5, 7),
+    *,
+    images: int = 7,
+    side: int = 12,
+    seed: int = 0,
+) -> Shown:
     """Blobs of colour, and a grid of 3 x 5 x 7 poses, so that a mix-up of axes shows."""
+    box = Space.of(space)
+    pairs = zip(box.axes, counts, strict=True)
+    grid = {axis.name: np.linspace(axis.low, axis.high, n, dtype=np.float32) for axis, n in pairs}
     draw = np.random.default_rng(seed)
     coarse = draw.integers(0, 256, (images, 3, side // 3, side // 3), dtype=np.uint8)
     return Shown(
@@ -55,9 +69,9 @@ def shown(*, images: int = 7, side: int = 12, seed: int = 0) -> Shown:
         canvas=0,
         labels=draw.integers(0, 3, 20),
         places=draw.permutation(200)[:20],
-        dx_px=np.linspace(-2, 2, 3, dtype=np.float32),
-        dy_px=np.linspace(-3, 3, 5, dtype=np.float32),
-        angle_degrees=np.linspace(-30, 30, 7, dtype=np.float32),
+        space=box,
+        grid=grid,
+        along=max(grid, key=lambda name: len(grid[name])),
     )
 
 
@@ -65,11 +79,12 @@ def model(where: Shown, name: str, of: Record | None = None, *, errs: float = 0.
     """A model whose answers are drawn at random."""
     draw = np.random.default_rng(hash_of(name))
     images = len(where.images)
-    grid = (len(where.dx_px), len(where.dy_px), len(where.angle_degrees))
-    labels = where.labels[:images, None, None, None]
+    grid = where.counts
+    labels = where.labels[:images].reshape(-1, *[1] * len(grid))
     wrong = draw.random((images, *grid)) < errs
     predicted = np.where(wrong, (labels + draw.integers(1, 3, wrong.shape)) % 3, labels)
-    turned = np.where(draw.random((20, grid[2])) < errs, 0, where.labels[:, None])
+    middle = tuple(count // 2 for count in grid)
+    errs_along = draw.random((20, len(where.grid[where.along]))) < errs
     return SavedModel(
         name=name,
         method=None if of is None else of.method,
@@ -80,10 +95,10 @@ def model(where: Shown, name: str, of: Record | None = None, *, errs: float = 0.
         origin={"commit": "made up"},
         predicted=predicted.astype(np.uint8),
         confidence=draw.integers(90, 256, wrong.shape).astype(np.uint8),
-        natural=predicted[:, 1, 2, 3].astype(np.uint8),
+        natural=predicted[:, *middle].astype(np.uint8),
         natural_confidence=draw.integers(90, 256, images).astype(np.uint8),
         worst=wrong.reshape(images, -1).argmax(1).astype(np.int64),
-        turned=turned.astype(np.uint8),
+        predicted_along=np.where(errs_along, 0, where.labels[:, None]).astype(np.uint8),
         natural_correct=draw.random(200) < 0.95,
         grid_correct=draw.random(200) < 1 - errs,
     )

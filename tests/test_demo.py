@@ -11,10 +11,11 @@ from rich.console import Console
 
 from upright import demo
 from upright.cli import main as cli_main
-from upright.demo import METHODS, _Job, _Lines, _recipe, _table, main
+from upright.demo import METHODS, _grid, _Job, _Lines, _recipe, _table, _train_and_evaluate, main
 from upright.records import read
 from upright.report.figures import Outcome
 from upright.report.saved import read_saved, record_id
+from upright.space import Space
 
 
 def test_demo_trains_evaluates_and_draws(
@@ -33,6 +34,31 @@ def test_demo_trains_evaluates_and_draws(
         assert f'id="record-{record_id(record)}"' in page
     saved = read_saved(tmp_path / "saved")
     assert [model.method for model in saved.models] == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("space", "grid"),
+    [
+        ("shift(3px) rotate(30)", "grid-775"),
+        ("zoom", "grid-5"),
+        ("shift rotate zoom brightness contrast", "grid-3x3x3x3x3x3"),
+    ],
+)
+def test_a_grid_over_many_axes_has_fewer_values_but_the_identity(space: str, grid: str) -> None:
+    found = _grid(Space.of(space))
+    assert str(found) == grid
+    assert found.passes_per_image <= 1000
+
+
+def test_a_network_of_the_demo_is_trained_tipped_and_shown_in_the_space_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    space = Space.of("rotate(10) zoom(0.9..1.1)")
+    outcome = _train_and_evaluate(_Job(_recipe("AT(rob, Wo-2)", 2, space), tmp_path, 0, 3))
+    (record,) = read(tmp_path / "records.jsonl").records
+    assert record.measured == {"nat": outcome.natural, "grid-31x5": outcome.grid}
+    assert record.recipe["space"] == record.evaluation["space"] == str(space)
+    assert read_saved(tmp_path / "saved").shown.space == space
 
 
 def written(width: int, *, terminal: bool) -> tuple[Console, io.StringIO]:
@@ -98,7 +124,7 @@ def test_table_gives_the_part_of_the_error_that_a_method_removes() -> None:
     accuracies = (0.1, 0.5, 0.7, 0.85)
     outcomes = [Outcome(m, 0.99, a, 1.0) for m, a in zip(METHODS, accuracies, strict=True)]
     console = Console(width=200, record=True)
-    console.print(_table(outcomes))
+    console.print(_table(outcomes, "grid-775"))
     rows = [line.split("│") for line in console.export_text().splitlines() if "removed" in line]
     # From 50 % error to 30 and to 15; from 30 to 15.
     assert [cell.strip() for cell in rows[0][4:6]] == ["40 %", "70 %"]

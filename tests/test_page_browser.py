@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -17,7 +16,18 @@ from selenium.webdriver.common.keys import Keys
 
 import made_up_page as made_up
 from browser import DESKTOP, PHONE, chromium, prefer, set_size
-from upright import Pose, warp
+from explorer import (
+    all_texts,
+    answers_at,
+    answers_shown,
+    drawn,
+    find,
+    open_page,
+    pose_of_sliders,
+    press,
+    set_slider,
+    warped,
+)
 from upright.report.page import read_contents, write_report
 from upright.report.saved import read_saved, write_saved
 
@@ -36,10 +46,7 @@ def address(made_up_results):
 @pytest.fixture
 def page(driver, address):
     """A page that was just opened, at its first image; its console stays empty."""
-    set_size(driver, DESKTOP)
-    prefer(driver, "light")
-    driver.get(address)
-    find(driver, "#thumbs button").click()
+    open_page(driver, address)
     yield driver
     assert driver.get_log("browser") == []
 
@@ -47,53 +54,6 @@ def page(driver, address):
 @pytest.fixture(scope="module")
 def saved(made_up_results):
     return read_saved(made_up_results / "saved")
-
-
-def find(page, selector):
-    return page.find_element(By.CSS_SELECTOR, selector)
-
-
-def all_texts(page, selector):
-    return [found.text for found in page.find_elements(By.CSS_SELECTOR, selector)]
-
-
-def nearest(axis, value):
-    return int(np.abs(axis - value).argmin())
-
-
-def answers_at(saved, image, *, dx=0.0, dy=0.0, angle=0.0):
-    """What every model answers at the saved pose that is nearest, as its card puts it."""
-    shown = saved.shown
-    axes = (shown.dx_px, dx), (shown.dy_px, dy), (shown.angle_degrees, angle)
-    place = (image, *(nearest(axis, value) for axis, value in axes))
-    texts = []
-    for model in saved.models:
-        seen = model.predicted[place]
-        mark = "✓ right" if seen == shown.labels[image] else "✗ wrong"
-        sure = math.floor(100 * int(model.confidence[place]) / 255 + 0.5)
-        texts.append((shown.classes[seen], mark, f"{sure} % sure"))
-    return texts
-
-
-def answers_shown(page):
-    return [
-        (find(card, ".seen b").text, find(card, ".verdict").text, find(card, ".sure").text)
-        for card in page.find_elements(By.CSS_SELECTOR, ".card")
-    ]
-
-
-def press(element, *keys):
-    for key in keys:
-        element.send_keys(key)
-
-
-def set_slider(page, name, value):
-    page.execute_script(
-        "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
-        "s.dispatchEvent(new Event('input'));",
-        name,
-        value,
-    )
 
 
 def test_the_page_needs_no_network(page):
@@ -203,17 +163,9 @@ def test_the_picture_is_resampled_as_the_models_inputs_are(page, saved, pose):
     find(page, "#snap").click()
     for name, value in zip(("dx", "dy", "angle"), pose, strict=True):
         set_slider(page, name, value)
-    drawn = page.execute_script(
-        "const c = document.getElementById('picture');"
-        "return [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
-    )
-    exact = [float(find(page, f"#{name}").get_attribute("value")) for name in ("dx", "dy", "angle")]
-    assert exact == pytest.approx(pose, abs=0.2)  # a slider has steps
-    image = torch.as_tensor(saved.shown.images[:1]).double() / 255
-    moved = warp(image, Pose(*(torch.tensor([part], dtype=torch.float64) for part in exact)))
-    found = np.array(drawn).reshape(*image.shape[-2:], 4)
-    assert found[..., :3] == pytest.approx(255 * moved[0].permute(1, 2, 0).numpy(), abs=0.51)
-    assert (found[..., 3] == 255).all()
+    exact = pose_of_sliders(page, saved.shown)
+    assert exact.values[0].tolist() == pytest.approx(pose, abs=0.2)  # a slider has steps
+    assert drawn(page) == pytest.approx(warped(saved.shown, exact), abs=0.51)
 
 
 def test_between_saved_poses_the_page_says_whose_answer_it_shows(page, saved):
@@ -235,8 +187,9 @@ def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, sa
             f"As it is: {shown.classes[model.natural[0]]}. Right at {right} of 105 poses. Worst: "
         )
         find(card, ".tally button").click()
-        i, j, k = np.unravel_index(model.worst[0], model.predicted.shape[1:])
-        worst = {"dx": shown.dx_px[i], "dy": shown.dy_px[j], "angle": shown.angle_degrees[k]}
+        places = np.unravel_index(model.worst[0], model.predicted.shape[1:])
+        axes = zip(shown.grid.items(), places, strict=True)
+        worst = {name: axis[at] for (name, axis), at in axes}
         assert answers_shown(page) == answers_at(saved, 0, **worst)
     canvas = page.find_elements(By.CSS_SELECTOR, ".map")[0]
     width = canvas.size["width"]
@@ -365,5 +318,5 @@ def test_black_around_an_image_that_is_not_square_is_what_the_pose_uncovers(
     find(driver, "#snap").click()
     far = picture["width"] / width
     ActionChains(driver).drag_and_drop_by_offset(find(driver, "#picture"), far, far).perform()
-    moved = [float(text.split()[0]) for text in all_texts(driver, ".sliders output")[1:]]
+    moved = [float(text.split()[0]) for text in all_texts(driver, "#sliders output")[1:]]
     assert moved == pytest.approx([1, 1], abs=0.5 / far)  # a pointer moves by whole pixels

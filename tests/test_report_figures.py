@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,16 +17,26 @@ import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
 from spaces import rigid
 from upright.cli import main
-from upright.records import Reported, append
+from upright.records import Reported, append, from_json, to_json
 from upright.report import comparable as rules
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
-from upright.report.figures import all_drawings, draw_runtime, draw_weights
+from upright.report.figures import (
+    all_drawings,
+    draw_along,
+    draw_example,
+    draw_runtime,
+    draw_weights,
+    find_example,
+)
 from upright.report.runs import group_runs
-from upright.report.saved import read_saved, write_saved
+from upright.report.saved import Exhibition, read_saved, write_saved
 from upright.train.recipe import _LATER
+from upright.warp import warp
 
 GRID = {"nat": 0.9, "grid-775": 0.7}
+FIRST = {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}
+"""The paper's space, as the first records have it."""
 METHODS = ("std", "std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL(rob, Wo-10; λ=2)")
 
 
@@ -40,7 +53,8 @@ OTHER_RECIPES = (
 )
 OTHER_EVALUATIONS = (
     *({"split": "train"}, {"fill": "border"}, {"canvas": 4}, {"interpolation": "nearest"}),
-    *({"space": {"max_dx": 3, "max_dy": 3, "max_angle": 20, "unit": "px"}}, {"resize": 64}),
+    *({"space": "shift(3px) rotate(20)"}, {"space": "shift(3px) rotate(30) zoom(0.9..1.1)"}),
+    {"resize": 64},
     {"weights": "bfloat16"},  # rounded, as the zoo has them
 )
 STRANGERS = (
@@ -64,7 +78,7 @@ def test_a_record_of_another_setting_is_in_no_figure(stranger):
         record("std*", recipe={"precision": "bfloat16"}),
         record("std*", {"precision": "float16", "seed": 7}),
         record("std*", {"limit": 10_000, "resize": None}),  # the digest says that it is all
-        record("std*", {"space": {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"}}),
+        from_json(to_json(record("std*", {"space": FIRST}))),
         record("LocNet(black)"),
     ],
 )
@@ -159,6 +173,38 @@ def test_no_name_of_a_data_set_leads_out_of_the_folder(tmp_path):
     assert len(drawn) == 2 * len(HOSTILE)  # each of its own, as SVG and as PNG
 
 
+@pytest.mark.parametrize(
+    ("space", "counts", "label", "ticks"),
+    [
+        ("shift(2px) rotate(30)", (3, 3, 5), "angle in degrees", ["−30", "0", "30"]),
+        ("rotate(30) zoom(0.8..1.25)", (3, 5), "zoom", ["0.8x", "1x", "1.25x"]),
+        ("blur(0..2px)", (4,), "blur in px", ["0", "2"]),
+        ("brightness(0.2) shear(10) zoom", (5, 1, 1, 1), "brightness", ["−0.2", "0", "0.2"]),
+    ],
+)
+def test_a_figure_is_drawn_along_the_axis_of_most_values(space, counts, label, ticks):
+    shown = made_up.shown(space, counts)
+    drawing = draw_along(Exhibition(shown, (made_up.model(shown, "mine"),)))
+    axes = drawing.figure.axes[0]
+    assert drawing.figure.get_supxlabel() == label
+    assert [text.get_text() for text in axes.get_xticklabels()] == ticks
+    assert drawing.name == f"along-{shown.along}-made-up"
+    assert axes.get_images()[0].get_array().shape[:2] == (20, max(counts))
+
+
+def test_the_example_says_in_words_what_its_pose_changes():
+    space = "shift(2px) rotate(20) zoom(0.8..1.25) brightness(0.2)"
+    shown = made_up.shown(space, (3, 3, 3, 3, 3))
+    model = made_up.model(shown, "mine")
+    at = np.ravel_multi_index((0, 1, 2, 0, 1), shown.counts)
+    found = find_example(Exhibition(shown, (replace(model, worst=np.full(7, at)),)))
+    assert found.pose_text() == "dx −2 px, angle 20 degrees, zoom 0.8x"
+    pose = shown.space.pose(dx=-2.0, angle=20.0, zoom=math.log(0.8))
+    image = torch.as_tensor(shown.images[found.image])[None] / 255
+    assert found.moved() == pytest.approx(warp(image, pose)[0].numpy(), abs=1e-5)
+    assert draw_example(found) is not None
+
+
 def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
     shown = made_up.shown()
     for name in ("one", "two"):
@@ -167,7 +213,7 @@ def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
     names = [drawing.name for drawing in all_drawings([], saved)]
     assert names == [
         *("example-made-up", "example-made-up-2", "orbits"),
-        *("angles-made-up", "angles-made-up-2"),
+        *("along-angle-made-up", "along-angle-made-up-2"),
     ]
     append(tmp_path / "records.jsonl", made_up.RECORDS[0])
     chosen = ["--saved", str(tmp_path / "one"), "--saved", str(tmp_path / "two")]

@@ -57,7 +57,7 @@ def test_every_figure_is_written_as_svg_and_as_png(results):
     folder = results / "report" / "figures"
     names = {path.stem for path in folder.glob("*.svg")}
     assert names == {
-        "angles-made-up",
+        "along-angle-made-up",
         "example-made-up",
         "orbits",
         "runtime-made-up",
@@ -80,7 +80,7 @@ def test_figures_name_methods_and_units(results):
     assert "AT(rob, Wo-k)" in runtime  # std*, Wo-10 and Wo-20 are one line
     assert "KL(rob, Wo-10)" in words("weights-wo-k")
     assert "weight λ of the penalty" in words("weights-rnd")
-    assert "angle in degrees" in words("angles-made-up")
+    assert "angle in degrees" in words("along-angle-made-up")
 
 
 def test_a_figure_is_the_same_file_every_time():
@@ -89,10 +89,10 @@ def test_a_figure_is_the_same_file_every_time():
 
 def test_the_figure_of_angles_says_how_much_of_them_is_wrong(results):
     saved = read_saved(results / "saved")
-    root = ET.parse(results / "report" / "figures" / "angles-made-up.svg").getroot()
+    root = ET.parse(results / "report" / "figures" / "along-angle-made-up.svg").getroot()
     words = " ".join("".join(each.itertext()) for each in root.iter() if "text" in each.tag)
     for model in saved.models:
-        wrong = np.mean(model.turned != saved.shown.labels[:, None])
+        wrong = np.mean(model.predicted_along != saved.shown.labels[:, None])
         assert f"{100 * wrong:.0f} % wrong" in words
 
 

@@ -17,9 +17,11 @@ from upright.data import load_data
 from upright.records import read
 from upright.report.saved import read_saved, record_id, write_saved
 from upright.sources import load_model
+from upright.space import Space
 from upright.train import Recipe, train
 
-OPTIONS = ["--data", "glyphs", "--attack", "wo-2", "--attack", "grid-3x2x5", "--limit", "9"]
+OPTIONS = ["--data", "glyphs", "--limit", "9"]
+ATTACKS = ["--attack", "wo-2", "--attack", "grid-3x2x5"]
 GRID = (3, 2, 5)
 
 MODELS = """
@@ -38,7 +40,8 @@ def save(tmp_path, monkeypatch, capsys):
     (tmp_path / "models.py").write_text(MODELS)
 
     def call(model: str, *options: str) -> str:
-        command = ["evaluate", model, *OPTIONS, "--device", "cpu", "--save", "saved", *options]
+        chosen = OPTIONS if "--attack" in options else [*OPTIONS, *ATTACKS]
+        command = ["evaluate", model, *chosen, "--device", "cpu", "--save", "saved", *options]
         code = main(command)
         captured = capsys.readouterr()
         assert code == (2 if captured.err else 0)
@@ -67,7 +70,7 @@ def test_saved_answers_are_those_of_the_model_at_every_pose_of_the_grid(save, tm
         natural = model(image).softmax(1)[0]
         assert saved.natural[row] == natural.argmax()
         assert saved.natural_confidence[row] / 255 == pytest.approx(float(natural.max()), abs=0.002)
-    axes = (found.shown.dx_px, found.shown.dy_px, found.shown.angle_degrees)
+    axes = [found.shown.grid[name] for name in ("dx", "dy", "angle")]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
     assert grid == pytest.approx(poses.values.numpy())
 
@@ -98,9 +101,41 @@ def test_the_turned_images_have_no_shift(save, tmp_path):
     found = read_saved(tmp_path / "saved")
     data, model = load_data("glyphs", limit=9), load_model("models.py:make", device="cpu")
     images = data.as_float()[torch.as_tensor(found.shown.places)]
-    for column, angle in enumerate(found.shown.angle_degrees):
+    for column, angle in enumerate(found.shown.grid["angle"]):
         turned = warp(images, Pose.of(angle=float(angle)))
-        assert found.models[0].turned[:, column].tolist() == model(turned).argmax(1).tolist()
+        seen = found.models[0].predicted_along[:, column]
+        assert seen.tolist() == model(turned).argmax(1).tolist()
+
+
+SPACES = {
+    "shift(10%) rotate(20) zoom(0.9..1.1) brightness(0.2)": (2, 1, 2, 3, 2),
+    "blur(0..1.5px) perspective(0.2)": (3, 2, 2),
+    "zoom(0.8..1.25)": (5,),
+}
+
+
+@pytest.mark.parametrize("text", SPACES)
+def test_a_space_of_any_families_is_saved_with_an_axis_for_each_of_its_own(save, tmp_path, text):
+    """The answers at the last pose of the grid, and along the axis of most values."""
+    counts = SPACES[text]
+    grid = "grid-" + "x".join(map(str, counts))
+    assert save("models.py:make", "--space", text, "--attack", grid, "--save-images", "2") == ""
+    found = read_saved(tmp_path / "saved")
+    space = Space.of(text).in_pixels(32, 32)
+    assert found.shown.space == space
+    assert found.shown.counts == counts
+    (saved,), poses = found.models, space.grid(counts)
+    assert saved.predicted.shape == saved.confidence.shape == (2, *counts)
+    assert torch.equal(found.shown.poses().values, poses.values)
+    data, model = load_data("glyphs", limit=9), load_model("models.py:make", device="cpu")
+    images = data.as_float()[torch.as_tensor(found.shown.places)]
+    last = model(warp(images[:2], poses[-1:])).argmax(1)
+    assert saved.predicted.reshape(2, -1)[:, -1].tolist() == last.tolist()
+    longest = [axis.name for axis in space.axes][counts.index(max(counts))]
+    assert found.shown.along == longest
+    for column, value in enumerate(found.shown.grid[longest]):
+        seen = model(warp(images, space.pose(**{longest: torch.tensor([value])}))).argmax(1)
+        assert saved.predicted_along[:, column].tolist() == seen.tolist()
 
 
 def test_a_canvas_is_part_of_the_saved_images(save, tmp_path):
@@ -122,6 +157,8 @@ def test_models_go_side_by_side_and_one_that_is_saved_again_replaces_itself(save
     [
         (["--limit", "8"], "saved holds other images or another grid; name another folder"),
         (["--max-rotation", "20"], "saved holds other images or another grid"),
+        (["--space", "shift rotate zoom"], "needs a count of at least 1 for each of its axes"),
+        (["--space", "shift(400px) rotate(30)"], "dx goes too far: at most 400 px"),
         (["--fill", "border"], "the explorer turns images with black around them"),
         (["--save-images", "0"], "save_images must be at least 1"),
         (["--save", "models.py"], "cannot be written"),
@@ -163,7 +200,16 @@ def test_arrays_come_back_as_they_were_saved(tmp_path):
         for name, value in vars(before).items():
             again = getattr(after, name)
             assert type(again) is type(value)
-            assert np.array_equal(again, value) if isinstance(value, np.ndarray) else again == value
+            np.testing.assert_equal(again, value)  # dicts of arrays, too
+    assert list(found.shown.grid) == ["dx", "dy", "angle"]
+
+
+def test_all_who_save_the_same_images_write_the_same_file(tmp_path):
+    """Or a model would be of images that another process has replaced."""
+    shown = made_up.shown()
+    for place in range(20):
+        write_saved(tmp_path / str(place), shown, made_up.model(shown, "a"))
+    assert len({path.read_bytes() for path in tmp_path.glob("*/shown.safetensors")}) == 1
 
 
 def test_a_damaged_file_or_one_of_other_images_is_named(tmp_path):

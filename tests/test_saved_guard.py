@@ -76,7 +76,7 @@ def test_altered_answers_are_not_shown(folder, tmp_path, capsys):
         ({}, {"worst": np.full(7, 3 * 5 * 7)}, "worst names no pose"),
         ({}, {"worst": np.full(7, -1)}, "worst names no pose"),
         ({}, {"confidence": np.zeros((7, 3, 5, 7), np.float32)}, "confidence is float32"),
-        ({}, {"turned": np.zeros((20, 6), np.uint8)}, "turned has shape"),
+        ({}, {"predicted_along": np.zeros((20, 6), np.uint8)}, "predicted_along has shape"),
         ({}, {"natural_correct": np.ones(3, bool)}, "natural_correct and grid_correct"),
     ],
 )
@@ -97,8 +97,15 @@ def test_answers_that_cannot_be_are_refused_even_without_a_digest(folder, about,
         ({}, {"images": np.zeros((7, 2, 4, 4), np.uint8)}, "one, three or four channels"),
         ({}, {"labels": np.full(20, -1)}, "labels are counted from 0"),
         ({}, {"labels": np.zeros(6, int)}, "labels and places are of other images"),
-        ({}, {"dx_px": np.array([0, np.inf], np.float32)}, "dx_px is no axis"),
-        ({}, {"dy_px": np.zeros(0, np.float32)}, "dy_px is float32 of shape (0,)"),
+        ({}, {"grid/dx": np.array([0, np.inf], np.float32)}, "dx is no axis"),
+        ({}, {"grid/dy": np.zeros(0, np.float32)}, "dy is float32 of shape (0,)"),
+        ({"along": "zoom"}, {}, "no axis is called 'zoom'"),
+        ({"space": "shift(2px, 3px) swirl(30)"}, {}, "no family is called 'swirl'"),
+        ({"space": "shift(2px, 3px) rotate(30) zoom"}, {}, "grid/zoom"),
+        ({"space": "shift(2px)"}, {}, "unexpected keyword argument 'grid/angle'"),
+        ({"space": "shift(10%) rotate(30)"}, {}, "the limits of dx must be in pixels"),
+        ({"space": "shift(3e6px) rotate(30)"}, {}, "dx goes too far"),
+        ({"space": ["shift"]}, {}, "a space is a text"),
     ],
 )
 def test_images_that_cannot_be_are_refused_even_without_a_digest(folder, about, arrays, message):
@@ -126,6 +133,51 @@ def test_a_folder_from_before_there_were_digests_is_read_added_to_and_said_to_be
     assert err.count("has no digest") == err.count("\n") == 3
 
 
+FIRST_NAMES = {
+    "grid/dx": "dx_px",
+    "grid/dy": "dy_px",
+    "grid/angle": "angle_degrees",
+    "predicted_along": "turned",
+}
+
+
+def as_first_saved(path: Path, **about) -> None:
+    """Write a file as the first version did, which knew shifts and turns alone."""
+    with safe_open(path, "numpy") as file:
+        told = json.loads(file.metadata()["about"]) | about
+    for name in ("space", "along"):
+        told.pop(name, None)
+    arrays = {FIRST_NAMES.get(name, name): each for name, each in load(path.read_bytes()).items()}
+    text = json.dumps(told, sort_keys=True)
+    path.write_bytes(save(arrays, {"about": text, "sha256": saved._digest_of(text, arrays)}))
+
+
+def test_a_folder_of_the_first_version_is_read_as_it_would_be_now_and_added_to(folder):
+    now = read_saved(folder)
+    as_first_saved(folder / "shown.safetensors")
+    digest = saved._digest((folder / "shown.safetensors").read_bytes())
+    for path in folder.glob("runs*"):
+        as_first_saved(path, shown=digest)
+    then = read_saved(folder)
+    assert then.unguarded == ()
+    np.testing.assert_equal(vars(then.shown), vars(now.shown))
+    for one, other in zip(then.models, now.models, strict=True):
+        np.testing.assert_equal(vars(one), vars(other))
+    write_saved(folder, made_up.shown(), made_up.model(made_up.shown(), "new"))
+    assert len(read_saved(folder).models) == 3
+
+
+def test_a_family_that_is_not_known_here_costs_one_line_that_says_what_to_do(tmp_path, capsys):
+    made_up.results(tmp_path)
+    path = tmp_path / "saved" / "shown.safetensors"
+    rewritten(path, drop="sha256", about={"space": "shift(2px, 3px) swirl(30)"})
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 2
+    error = capsys.readouterr().err
+    assert "no family is called 'swirl'" in error
+    assert error.endswith("import its families first, or remove the file\n")
+    assert error.count("\n") == 1
+
+
 def test_numbers_of_classes_are_kept_whole(tmp_path, monkeypatch):
     """Of a model of 100,000 classes; sixteen bits would make 70,000 another one."""
     monkeypatch.chdir(tmp_path)
@@ -136,7 +188,7 @@ def test_numbers_of_classes_are_kept_whole(tmp_path, monkeypatch):
     options = ["--data", "glyphs", "--limit", "2", "--attack", "grid-1x1x2", "--device", "cpu"]
     assert main(["evaluate", "many.py:make", *options, "--save", "saved"]) == 0
     (model,) = read_saved(tmp_path / "saved").models
-    assert {*model.predicted.flat, *model.natural.flat, *model.turned.flat} == {70_000}
+    assert {*model.predicted.flat, *model.natural.flat, *model.predicted_along.flat} == {70_000}
 
 
 def test_a_class_without_a_name_is_shown_by_its_number(tmp_path):

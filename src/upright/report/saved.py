@@ -3,7 +3,7 @@
 A folder holds one ``shown.safetensors``, the images that all its models were asked about, and one
 file for each model, which knows the shown images by their digest. Every file is one safetensors
 file, with a JSON text and a digest of everything as its metadata, and is written whole or not at
-all.
+all. The space of poses is in the text, the values of each of its axes are an array ``grid/AXIS``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from upright.files import plain_name, write_whole
+from upright.pose import Pose
 from upright.records import Record
+from upright.report.first_saved import as_now
 from upright.report.model import Source
 from upright.report.saved_checks import check_model, check_shown
+from upright.space import Space
 
 __all__ = [
     "Exhibition",
@@ -38,6 +43,8 @@ __all__ = [
 ]
 
 _SHOWN = "shown.safetensors"
+_AXIS = "grid/"
+"""Before the name of an axis: the array of its values."""
 
 Array = NDArray[Any]
 
@@ -56,13 +63,36 @@ class Shown:
     canvas: int
     """Pixels of black around all images, as in the evaluation."""
     labels: Array
-    """int64, M >= N: of the images that are turned only, too. The first N are the explored."""
+    """int64, M >= N: of the images that vary along one axis only, too. The first N are the
+    explored."""
     places: Array
     """int64, M: where each lies in the data."""
-    dx_px: Array
-    dy_px: Array
-    angle_degrees: Array
-    """The axes of the grid, float32."""
+    space: Space
+    """With limits in pixels."""
+    grid: dict[str, Array]
+    """float32: the values of each axis of the space, by its name and in its order."""
+    along: str
+    """The axis along which M images vary, the rest of their pose zero."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The values of each axis."""
+        return tuple(len(values) for values in self.grid.values())
+
+    def poses(self) -> Pose:
+        """Give all poses of the grid, the last axis fastest."""
+        axes = [torch.as_tensor(values) for values in self.grid.values()]
+        parts = [part.flatten() for part in torch.meshgrid(*axes, indexing="ij")]
+        return Pose(torch.stack(parts, -1), self.space.chain)
+
+    def poses_along(self) -> Pose:
+        """Give the poses along the one axis."""
+        return self.space.pose(**{self.along: torch.as_tensor(self.grid[self.along])})
+
+    def pose_at(self, place: Sequence[int]) -> Pose:
+        """Give the single pose that has this place on each axis."""
+        parts = zip(self.grid.values(), place, strict=True)
+        return Pose(torch.tensor([[float(axis[at]) for axis, at in parts]]), self.space.chain)
 
     def class_name(self, number: int) -> str:
         """Name a class; a model may know more of them than the data have names for."""
@@ -87,17 +117,17 @@ class SavedModel:
     origin: dict[str, Any]
     """Commit, versions, hardware and time of the evaluation."""
     predicted: Array
-    """N x dx x dy x angle: the class."""
+    """N x the values of each axis: the class."""
     confidence: Array
-    """uint8, N x dx x dy x angle: the softmax probability of that class, in 255ths."""
+    """uint8, of the same shape: the softmax probability of that class, in 255ths."""
     natural: Array
     """N: the class of the image as it is."""
     natural_confidence: Array
     """uint8, N, in 255ths."""
     worst: Array
     """int64, N: the flat index of the worst pose in the grid."""
-    turned: Array
-    """M x angle: the class at each angle without a shift."""
+    predicted_along: Array
+    """M x the values of ``Shown.along``: the class there, the rest of the pose zero."""
     natural_correct: Array
     """bool, all images."""
     grid_correct: Array
@@ -191,7 +221,7 @@ def _read(kind: type[_Kind], path: Path) -> _Read[_Kind]:
     if sha256 is not None and sha256 != _digest_of(text, arrays):
         raise ValueError(f"{path} is not as it was saved; save it again, or remove it")
     with _named(path):
-        about = json.loads(text, parse_constant=_refuse)
+        about, arrays = as_now(json.loads(text, parse_constant=_refuse), arrays)
         value = _build(kind, about, arrays)
         if isinstance(value, Shown):
             check_shown(value)
@@ -203,6 +233,11 @@ def _named(path: Path) -> Iterator[None]:
     """Let every error about a file name it, in one line."""
     try:
         yield
+    except _UnknownSpaceError as error:
+        raise ValueError(
+            f"{path} is of a space that is not known here ({error}); import its families first, or "
+            "remove the file"
+        ) from None
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
         reason = " ".join(str(e).split()) or type(e).__name__
         raise ValueError(
@@ -221,9 +256,23 @@ def _load(path: Path) -> tuple[str, str | None, dict[str, Array]]:
 def _build(kind: type[_Kind], about: dict[str, Any], arrays: dict[str, Array]) -> _Kind:
     known = {field.name for field in fields(kind)}
     values = arrays | {name: about[name] for name in known if name in about}
-    if "classes" in values:
+    if kind is Shown:
         values["classes"] = tuple(values["classes"])
+        values["space"] = _space(values["space"])
+        axes = [axis.name for axis in values["space"].axes]
+        values["grid"] = {name: values.pop(_AXIS + name) for name in axes}
     return kind(**values)
+
+
+class _UnknownSpaceError(ValueError):
+    """Of a family that somebody added, and that is not added here."""
+
+
+def _space(text: object) -> Space:
+    try:
+        return Space.of(text)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise _UnknownSpaceError(textwrap.shorten(str(error), 200)) from None
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -232,19 +281,28 @@ def _refuse(constant: str) -> NoReturn:
 
 def _parts(value: Shown | SavedModel, **more: object) -> tuple[str, dict[str, Array]]:
     """What is not an array, as JSON, and the arrays."""
-    parts = {field.name: getattr(value, field.name) for field in fields(value)}
-    arrays = {
-        name: np.ascontiguousarray(part)
-        for name, part in parts.items()
-        if isinstance(part, np.ndarray)
-    }
-    about = {name: part for name, part in asdict(value).items() if name not in arrays} | more
-    return json.dumps(about, sort_keys=True, allow_nan=False), arrays
+    about = {field.name: getattr(value, field.name) for field in fields(value)} | more
+    arrays = {name: part for name, part in about.items() if isinstance(part, np.ndarray)}
+    if isinstance(value, Shown):
+        about |= {"space": str(value.space)}
+        arrays |= {_AXIS + name: values for name, values in about.pop("grid").items()}
+    plain = {name: part for name, part in about.items() if name not in arrays}
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return json.dumps(plain, sort_keys=True, allow_nan=False), whole
 
 
 def _pack(value: Shown | SavedModel, **more: object) -> bytes:
+    """Give the content of a file, always the same one: safetensors has its metadata in any order.
+
+    Two processes that save into a new folder both write the images. The models of one would be of
+    other images than those of the other.
+    """
     about, arrays = _parts(value, **more)
-    return save(arrays, {"about": about, "sha256": _digest_of(about, arrays)})
+    packed = save(arrays, {"about": about, "sha256": _digest_of(about, arrays)})
+    end = 8 + int.from_bytes(packed[:8], "little")
+    header = json.dumps(json.loads(packed[8:end]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + packed[end:]
 
 
 def _digest_of(about: str, arrays: dict[str, Array]) -> str:

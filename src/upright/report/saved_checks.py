@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from upright.families import Axis
+from upright.warp import warp
 
 if TYPE_CHECKING:
     from upright.report.saved import SavedModel, Shown
@@ -17,7 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["check_model", "check_shown"]
 
 _FARTHEST = 1e6
-"""Pixels or degrees."""
+"""Degrees, or of a plain number."""
+_FARTHEST_LOG = 10.0
+"""Of a factor, which is then at most 22,026."""
+_FARTHEST_SIDES = 10
+"""Pixels, as a multiple of the image's longer side: a blur looks three times as far."""
 
 
 def check_shown(shown: Shown) -> None:
@@ -32,25 +40,33 @@ def check_shown(shown: Shown) -> None:
         _check(bool((getattr(shown, name) >= 0).all()), f"{name} are counted from 0")
     fits = len(shown.labels) == len(shown.places) >= len(shown.images)
     _check(fits, "labels and places are of other images")
-    for name in ("dx_px", "dy_px", "angle_degrees"):
-        axis = getattr(shown, name)
-        _check_kind(name, axis, np.float32, 1)
-        rises = bool((np.abs(axis) <= _FARTHEST).all() and (np.diff(axis) >= 0).all())
-        _check(rises, f"{name} is no axis of finite numbers that rise")
+    for axis in shown.space.axes:
+        _check_axis(axis, shown.grid[axis.name], max(shown.images.shape[-2:]))
+    _check(shown.along in shown.grid, f"no axis is called {shown.along!r}")
+    warp(torch.as_tensor(shown.images[:1]).float() / 255, shown.space.zeros(1))  # it says why not
+
+
+def _check_axis(axis: Axis, values: NDArray[Any], side: int) -> None:
+    _check(axis.unit != "%", f"the limits of {axis.name} must be in pixels")
+    farthest = {"px": _FARTHEST_SIDES * side, "factor": _FARTHEST_LOG}.get(axis.unit, _FARTHEST)
+    _check(axis.reach <= farthest, f"{axis.name} goes too far: {axis.in_words}")
+    _check_kind(axis.name, values, np.float32, 1)
+    rises = bool((np.abs(values) <= farthest).all() and (np.diff(values) >= 0).all())
+    _check(rises, f"{axis.name} is no axis of finite numbers that rise")
 
 
 def check_model(shown: Shown, model: SavedModel) -> None:
     """Check kinds, sizes and ranges of a model's answers to what is shown."""
     _check_about(model)
     explored = len(shown.images)
-    grid = (len(shown.dx_px), len(shown.dy_px), len(shown.angle_degrees))
+    grid = shown.counts
     shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
         "predicted": (np.unsignedinteger, (explored, *grid)),
         "confidence": (np.uint8, (explored, *grid)),
         "natural": (np.unsignedinteger, (explored,)),
         "natural_confidence": (np.uint8, (explored,)),
         "worst": (np.int64, (explored,)),
-        "turned": (np.unsignedinteger, (len(shown.labels), grid[2])),
+        "predicted_along": (np.unsignedinteger, (len(shown.labels), len(shown.grid[shown.along]))),
     }
     for name, (kind, shape) in shapes.items():
         array = getattr(model, name)

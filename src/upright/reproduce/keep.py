@@ -22,13 +22,14 @@ from upright.origin import origin_on
 from upright.pose import Pose
 from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from upright.report.saved_checks import check_shown
 from upright.reproduce.record import digests_of
-from upright.space import PAPER, Space
+from upright.space import Space
 
 __all__ = ["Subject", "choose_shown", "grid_among", "keep"]
 
-_TURNED = 100
-"""Images whose wrong angles are drawn, as many as in the paper's figure."""
+_ALONG = 100
+"""Images that are drawn along one axis, as many as in the paper's figure of angles."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,7 +61,7 @@ def choose_shown(
     grid: GridSearch,
     *,
     data_name: str,
-    space: Space = PAPER,
+    space: Space,
     split: Split = "test",
     canvas: int = 0,
     explored: int = 24,
@@ -74,12 +75,17 @@ def choose_shown(
         space: the box of poses.
         split: which part of the data.
         canvas: pixels of black around all images, as in the evaluation.
-        explored: how many images get all poses of the grid. Up to 100 are turned without a shift.
+        explored: how many images get all poses of the grid. Up to 100 vary along the one axis of
+            most values, the rest of their pose zero.
     """
-    chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_TURNED]
-    poses = space.in_pixels(*data.images.shape[-2:]).grid(grid.counts)
-    box = poses.values.reshape(*grid.counts, 3).numpy()
-    return Shown(
+    chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_ALONG]
+    box = space.in_pixels(*data.images.shape[-2:])
+    box.check_counts(grid.counts)
+    values = {
+        axis.name: axis.spread(count).float().numpy()
+        for axis, count in zip(box.axes, grid.counts, strict=True)
+    }
+    shown = Shown(
         dataset=data_name,
         split=split,
         classes=data.classes,
@@ -88,10 +94,12 @@ def choose_shown(
         canvas=canvas,
         labels=data.labels[chosen].cpu().numpy(),
         places=chosen.numpy(),
-        dx_px=box[:, 0, 0, 0],
-        dy_px=box[0, :, 0, 1],
-        angle_degrees=box[0, 0, :, 2],
+        space=box,
+        grid=values,
+        along=max(values, key=lambda name: len(values[name])),
     )
+    check_shown(shown)
+    return shown
 
 
 def keep(folder: Path, subject: Subject, shown: Shown) -> Path:
@@ -102,13 +110,10 @@ def keep(folder: Path, subject: Subject, shown: Shown) -> Path:
 def _saved(subject: Subject, shown: Shown) -> SavedModel:
     evaluation, record = subject.evaluation, subject.record
     attack, grid = grid_among(evaluation.attacks)
-    few, angles = len(shown.images), torch.as_tensor(shown.angle_degrees)
-    over_grid = _answers(subject, shown, few, _grid(shown))
-    as_it_is = _answers(subject, shown, few, Pose.zeros(1))
-    no_shift = torch.zeros_like(angles)
-    turned = _answers(
-        subject, shown, len(shown.labels), Pose(torch.stack((no_shift, no_shift, angles), -1))
-    )
+    few = len(shown.images)
+    over_grid = _answers(subject, shown, few, shown.poses())
+    as_it_is = _answers(subject, shown, few, shown.space.zeros(1))
+    along = _answers(subject, shown, len(shown.labels), shown.poses_along())
     return SavedModel(
         name=subject.name,
         method=None if record is None else record.method,
@@ -122,7 +127,7 @@ def _saved(subject: Subject, shown: Shown) -> SavedModel:
         natural=_classes(as_it_is.predicted, evaluation)[:, 0],
         natural_confidence=_in_255ths(as_it_is.confidence)[:, 0],
         worst=over_grid.worst.numpy(),
-        turned=_classes(turned.predicted, evaluation),
+        predicted_along=_classes(along.predicted, evaluation),
         natural_correct=evaluation.natural_correct.numpy(),
         grid_correct=evaluation.attacks[attack].correct.numpy(),
     )
@@ -134,12 +139,6 @@ def _answers(subject: Subject, shown: Shown, count: int, poses: Pose) -> Answers
     images = F.pad(chosen, [shown.canvas] * 4).float() / 255
     labels = torch.as_tensor(shown.labels[:count])
     return answers(subject.model, images, labels, poses, device=subject.device)
-
-
-def _grid(shown: Shown) -> Pose:
-    axes = (torch.as_tensor(axis) for axis in (shown.dx_px, shown.dy_px, shown.angle_degrees))
-    parts = [part.flatten() for part in torch.meshgrid(*axes, indexing="ij")]
-    return Pose(torch.stack(parts, -1))
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:

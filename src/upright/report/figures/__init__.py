@@ -8,7 +8,7 @@ from itertools import chain, count
 
 from upright.records import Record
 from upright.report.data import runtime_points
-from upright.report.figures.angles import draw_angles
+from upright.report.figures.along import draw_along
 from upright.report.figures.demo import Outcome, draw_demo
 from upright.report.figures.draw import Drawing
 from upright.report.figures.example import Example, draw_example, find_example
@@ -22,7 +22,7 @@ __all__ = [
     "Example",
     "Outcome",
     "all_drawings",
-    "draw_angles",
+    "draw_along",
     "draw_demo",
     "draw_example",
     "draw_orbits",
@@ -45,7 +45,7 @@ def all_drawings(
     drawings += [draw_runtime(points, dataset) for dataset in datasets]
     drawings.append(draw_orbits())
     drawings += [draw_weights(records, "rnd"), draw_weights(records, "Wo-k")]
-    drawings += [draw_angles(exhibition) for exhibition in exhibitions]
+    drawings += [draw_along(exhibition) for exhibition in exhibitions]
     return _named_apart(drawing for drawing in drawings if drawing is not None)
 
 

@@ -27,21 +27,21 @@ class Outcome:
 
 
 @styled
-def draw_demo(outcomes: Sequence[Outcome], example: Example) -> Drawing | None:
-    """Draw accuracies as bars beside an example."""
+def draw_demo(outcomes: Sequence[Outcome], example: Example, grid: str) -> Drawing | None:
+    """Draw accuracies as bars, natural and under a grid of this name, beside an example."""
     drawing = Figure(figsize=(11, 3.8), layout="constrained")
     bars, before, after = drawing.subplots(1, 3, width_ratios=(2.4, 1, 1))
-    _bars(bars, outcomes)
+    _bars(bars, outcomes, grid)
     draw_example_in(before, after, example)
     return Drawing("demo", "The demo", "Four classifiers of glyphs.", drawing)
 
 
-def _bars(axes: Axes, outcomes: Sequence[Outcome]) -> None:
+def _bars(axes: Axes, outcomes: Sequence[Outcome], grid: str) -> None:
     places = range(len(outcomes))
     width = 0.38
     for offset, colour, name, values in (
         (-width / 2, _PALE, "natural", [outcome.natural for outcome in outcomes]),
-        (width / 2, BLUE, "grid-775 (worst of 775 poses)", [o.grid for o in outcomes]),
+        (width / 2, BLUE, f"{grid} (its worst pose)", [outcome.grid for outcome in outcomes]),
     ):
         drawn = axes.bar(
             [place + offset for place in places],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ from upright.report.titles import titles
 from upright.warp import warp
 
 __all__ = ["Example", "draw_example", "draw_example_in", "find_example"]
+
+_LINE = 36
+"""Characters that stand side by side above a picture."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +41,22 @@ class Example:
         return tuple(int(i) for i in np.unravel_index(int(self.weak.worst[self.image]), grid))
 
     def pose_text(self) -> str:
-        dx, dy, angle = self._pose
-        text = f"turned {angle:+.0f}°, shifted ({dx:+.1f}, {dy:+.1f}) px"
-        return text.replace("-", "−")
+        """What the pose changes, in words."""
+        values = zip(self._pose.chain.axes, self._pose.values[0].tolist(), strict=True)
+        shown = [(axis, axis.show(value)) for axis, value in values]
+        changed = [
+            f"{axis.name} {text.replace('-', '−')}" for axis, text in shown if text != axis.show(0)
+        ]
+        return ", ".join(changed) or "as it is"
 
     @property
-    def _pose(self) -> tuple[float, float, float]:
-        dx, dy, angle = self.at
-        axes = self.shown
-        return float(axes.dx_px[dx]), float(axes.dy_px[dy]), float(axes.angle_degrees[angle])
+    def _pose(self) -> Pose:
+        return self.shown.pose_at(self.at)
 
     def moved(self) -> Array:
         """The image at that pose: float, C x H x W."""
         image = torch.as_tensor(self.shown.images[self.image])[None].float() / 255
-        pose = Pose(*(torch.tensor([part]) for part in self._pose))
-        moved: Array = warp(image, pose)[0].numpy()
+        moved: Array = warp(image, self._pose)[0].numpy()
         return moved
 
     def answer(self, model: SavedModel) -> str:
@@ -106,7 +111,8 @@ def draw_example_in(before: Axes, after: Axes, example: Example) -> None:
     seen = f"{example.weak_title}: {example.answer(example.weak)}"
     if example.strong is not example.weak:
         seen += f"\n{example.strong_title}: {example.answer(example.strong)}"
-    _picture(after, example.moved(), f"{example.pose_text()}\n{seen}")
+    pose = textwrap.fill(example.pose_text(), _LINE)
+    _picture(after, example.moved(), f"{pose}\n{seen}")
 
 
 def _picture(axes: Axes, image: Array, title: str) -> None:

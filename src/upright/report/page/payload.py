@@ -7,10 +7,12 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from upright.families import Axis, Family, Spatial
 from upright.report.data import RuntimePoint
 from upright.report.figures import find_example
-from upright.report.saved import Array, Exhibition, SavedModel
+from upright.report.saved import Array, Exhibition, SavedModel, Shown
 from upright.report.titles import titles
 
 __all__ = ["payload"]
@@ -41,12 +43,32 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
         "images": _packed(shown.images, np.uint8),
         "labels": shown.labels[: len(shown.images)].tolist(),
         "places": shown.places[: len(shown.images)].tolist(),
-        "dx": _plain(shown.dx_px),
-        "dy": _plain(shown.dy_px),
-        "angle": _plain(shown.angle_degrees),
+        "space": str(shown.space),
+        "axes": [_axis(axis, shown.grid[axis.name]) for axis in shown.space.axes],
+        "families": [_family(family, shown) for family in shown.space.chain.families],
         "first": 0 if example is None else example.image,
         "models": [_model(model, title, known) for model, title in named],
     }
+
+
+def _axis(axis: Axis, values: Array) -> dict[str, Any]:
+    # Float32 as short decimals: 1.5, not 1.4999999.
+    plain = [float(f"{value:.6g}") for value in values]
+    return {"name": axis.name, "unit": axis.unit, "high": axis.high, "values": plain}
+
+
+def _family(family: Family, shown: Shown) -> dict[str, Any]:
+    """A family by its name; one that is not the package's own with what lets a script apply it."""
+    known = {"name": family.name, "axes": len(family.axes)}
+    if type(family).__module__.startswith("upright.families."):
+        return known
+    if not isinstance(family, Spatial):
+        return known | {"unseen": True}
+    axes = [torch.as_tensor(shown.grid[axis.name]).double() for axis in family.axes]
+    values = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+    height, width = shown.images.shape[-2:]
+    maps = family.inverse(values, (height, width)).flatten(1).nan_to_num()
+    return known | {"maps": maps.tolist()}
 
 
 def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, Any]:
@@ -85,8 +107,3 @@ def _run(point: RuntimePoint) -> dict[str, Any]:
 def _packed(array: Array, kind: type[np.generic]) -> str:
     little = np.dtype(kind).newbyteorder("<")
     return base64.b64encode(np.ascontiguousarray(array, little).tobytes()).decode()
-
-
-def _plain(axis: Array) -> list[float]:
-    """Float32 as short decimals: 1.5, not 1.4999999."""
-    return [float(f"{value:.6g}") for value in axis]

@@ -30,6 +30,7 @@ _SCRIPTS = (
     "theme.js",
     "tables.js",
     "chart.js",
+    "axes.js",
     "warp.js",
     "exhibit.js",
     "map.js",

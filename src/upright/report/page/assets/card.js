@@ -28,9 +28,10 @@ function makeCard(model, explorer) {
 
   function show() {
     showAnswer(parts, model, now());
-    const isWrong = (...at) => !explorer.set.answer(model, explorer.image, at).right;
-    watched.layout = drawMap(parts.map, explorer.set, isWrong, explorer.here(), worst());
-    showTally(parts, model, explorer, poseText(explorer.set.poseAt(worst())));
+    const { set, map } = explorer;
+    const isWrong = (at) => !set.answer(model, explorer.image, at).right;
+    watched.layout = drawMap(parts.map, set, map, isWrong, explorer.here(), worst());
+    showTally(parts, model, explorer, poseText(set, set.poseAt(worst())));
   }
 
   const spoken = () => {
@@ -75,7 +76,8 @@ function watchMap(map, model, explorer) {
   const watched = { layout: undefined };
   const under = (event) => {
     const box = map.getBoundingClientRect();
-    return poseUnder(explorer.set, watched.layout, event.clientX - box.left, event.clientY - box.top);
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    return poseUnder(watched.layout, explorer.here(), x, y);
   };
   map.addEventListener("click", (event) => {
     const at = under(event);
@@ -85,7 +87,7 @@ function watchMap(map, model, explorer) {
     const at = under(event);
     if (!at) return hideTip();
     const { seen, right, sure } = explorer.set.answer(model, explorer.image, at);
-    const pose = poseText(explorer.set.poseAt(at));
+    const pose = poseText(explorer.set, explorer.set.poseAt(at));
     const text = `${seen} (${right ? "right" : "wrong"}), ${sure}\n${pose}`;
     return showTip(text, event.clientX, event.clientY);
   });

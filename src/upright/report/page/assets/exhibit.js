@@ -4,7 +4,9 @@ function openSet(packed) {
   const shape = packed.shape.slice(1);
   const size = shape.reduce((a, b) => a * b);
   const pixels = bytesOf(packed.images);
-  const poses = packed.dx.length * packed.dy.length * packed.angle.length;
+  const { axes } = packed;
+  const counts = axes.map((axis) => axis.values.length);
+  const poses = counts.reduce((a, b) => a * b);
   const models = packed.models.map((model) => ({
     ...model,
     predicted: new (model.wide ? Uint32Array : Uint16Array)(bytesOf(model.predicted).buffer),
@@ -16,13 +18,18 @@ function openSet(packed) {
   return {
     ...packed,
     shape,
+    counts,
     poses,
     models,
+    upright: axes.map(() => 0),
+    // Which column of a pose has a name; none where the space has no such axis.
+    column: (name) => axes.findIndex((axis) => axis.name === name),
+    unseen: packed.families.filter((family) => family.unseen).map((family) => family.name),
     pixelsOf: (image) => pixels.subarray(image * size, (image + 1) * size),
     className,
     label: (image) => className(packed.labels[image]),
     answer: (model, image, at) => {
-      const place = image * poses + ravel(at, packed);
+      const place = image * poses + ravel(at, counts);
       const seen = model.predicted[place];
       const sure = percent(model.confidence[place] / 255, 0);
       return { seen: className(seen), right: isRight(image, seen), sure };
@@ -31,41 +38,10 @@ function openSet(packed) {
       const part = model.predicted.subarray(image * poses, (image + 1) * poses);
       return part.reduce((sum, seen) => sum + isRight(image, seen), 0);
     },
-    worst: (model, image) => unravel(model.worst[image], packed),
-    poseAt: ([i, j, k]) => ({ dx: packed.dx[i], dy: packed.dy[j], angle: packed.angle[k] }),
-    nearest: (pose) => AXES.map((name) => nearest(packed[name], pose[name])),
-    clamp: (pose) => {
-      const within = (axis, value) => clamp(value, axis[0], axis[axis.length - 1]);
-      return Object.fromEntries(AXES.map((name) => [name, within(packed[name], pose[name])]));
-    },
+    worst: (model, image) => unravel(model.worst[image], counts),
+    poseAt: (at) => axes.map((axis, column) => axis.values[at[column]]),
+    nearest: (pose) => axes.map((axis, column) => nearest(axis, pose[column])),
+    clamp: (pose) =>
+      axes.map(({ values }, column) => clamp(pose[column], values[0], values[values.length - 1])),
   };
-}
-
-const AXES = ["dx", "dy", "angle"];
-const UPRIGHT = { dx: 0, dy: 0, angle: 0 };
-
-function ravel([i, j, k], set) {
-  return (i * set.dy.length + j) * set.angle.length + k;
-}
-
-function unravel(index, set) {
-  const k = index % set.angle.length;
-  const rest = (index - k) / set.angle.length;
-  return [Math.floor(rest / set.dy.length), rest % set.dy.length, k];
-}
-
-function nearest(axis, value) {
-  const far = axis.map((x) => Math.abs(x - value));
-  return far.indexOf(Math.min(...far));
-}
-
-function poseText({ dx, dy, angle }) {
-  const parts = [];
-  const say = (value, unit, above, below) => {
-    if (value) parts.push(`${number(Math.abs(value))}${unit} ${value > 0 ? above : below}`);
-  };
-  say(angle, "°", "counter-clockwise", "clockwise");
-  say(dx, " px", "right", "left");
-  say(dy, " px", "down", "up");
-  return parts.join(", ") || "as it is";
 }

@@ -5,7 +5,8 @@ function startExplorer() {
   const explorer = {
     set: sets[0],
     image: 0,
-    pose: UPRIGHT,
+    pose: sets[0].upright,
+    map: chooseMap(sets[0]),
     chosen: new Set(),
     cards: [],
     snaps: () => byId("snap").checked,
@@ -17,7 +18,7 @@ function startExplorer() {
     },
   };
   explorer.stage = makeStage(explorer);
-  byId("reset").addEventListener("click", () => explorer.moveTo(UPRIGHT));
+  byId("reset").addEventListener("click", () => explorer.moveTo(explorer.set.upright));
   byId("snap").addEventListener("change", () => {
     explorer.stage.fit();
     showPose(explorer);
@@ -30,22 +31,66 @@ function startExplorer() {
 }
 
 function showSet(explorer, set) {
-  Object.assign(explorer, { set, pose: UPRIGHT, image: set.first, chosen: new Set() });
-  const [dx, dy, angle] = AXES.map((name) => set[name].length);
+  const [image, map] = [set.first, chooseMap(set)];
+  Object.assign(explorer, { set, pose: set.upright, map, image, chosen: new Set() });
+  byId("how").textContent = howText(set);
+  const counts = set.counts.length > 1 ? ` (${set.counts.join(" × ")})` : "";
   byId("saved-at").textContent =
-    `Answers were saved at ${set.poses} poses, ${dx} × ${dy} shifts × ${angle} angles, of ` +
+    `Answers were saved at ${set.poses} poses${counts} of ${set.space}, of ` +
     `${set.labels.length} images drawn at random from ${set.dataset}.`;
-  explorer.stage.fit();
+  byId("unseen").hidden = !set.unseen.length;
+  byId("unseen").textContent =
+    `The picture is shown without ${set.unseen.join(" and ")}, which this page does not know. ` +
+    "The answers are those to images with it.";
+  explorer.stage.open();
+  makeMapChoice(explorer);
   makeThumbs(explorer);
   makeModelChoice(explorer);
   showModels(explorer);
-  showImage(explorer, set.first);
+  showImage(explorer, image);
+}
+
+function howText(set) {
+  const ways = [];
+  if (canShift(set)) ways.push("Drag the picture to shift it");
+  if (canTurn(set)) ways.push("the knob above it to turn it");
+  if (ways.length === 1 && canTurn(set)) ways[0] = "Drag the knob above the picture to turn it";
+  return ways.length
+    ? `${ways.join(" and ")}, or use the sliders or the keyboard.`
+    : "Use the sliders to change the picture.";
+}
+
+// Of more than three axes that vary, two are on the map; one that is chosen twice changes places.
+function makeMapChoice(explorer) {
+  const { set } = explorer;
+  for (const way of ["across", "down"]) {
+    const choice = byId(`map-${way}`);
+    const option = (value) => make("option", { value }, wordsOf(set.axes[value]).noun);
+    choice.replaceChildren(...varying(set).map(option));
+    choice.onchange = () => {
+      const other = way === "across" ? "down" : "across";
+      const chosen = Number(choice.value);
+      const rest = chosen === explorer.map[other] ? explorer.map[way] : explorer.map[other];
+      explorer.map = { [way]: chosen, [other]: rest };
+      showMapChoice(explorer);
+      showPose(explorer);
+    };
+  }
+  byId("map-choice").hidden = varying(set).length <= 3;
+  showMapChoice(explorer);
+}
+
+function showMapChoice({ set, map }) {
+  byId("map-across").value = map.across;
+  byId("map-down").value = map.down;
+  byId("map-text").textContent = mapText(set, map);
 }
 
 function makeThumbs(explorer) {
   const thumbs = explorer.set.labels.map((_, image) => {
     const canvas = make("canvas");
-    paintImage(canvas, explorer.set.pixelsOf(image), explorer.set.shape, UPRIGHT);
+    const { set } = explorer;
+    paintImage(canvas, set.pixelsOf(image), set.shape, set.upright, set);
     const thumb = make("button", { type: "button" }, canvas, make("span", { class: "fates" }));
     thumb.addEventListener("click", () => showImage(explorer, image));
     return thumb;
@@ -90,7 +135,8 @@ function showImage(explorer, image) {
   const { set } = explorer;
   const place = `, ${set.split} image ${set.places[image]}`;
   byId("truth").replaceChildren("labelled ", make("b", {}, set.label(image)), place);
-  const name = `Picture labelled ${set.label(image)}; drag it or use the keys`;
+  const moves = canShift(set) ? "; drag it or use the keys" : "";
+  const name = `Picture labelled ${set.label(image)}${moves}`;
   byId("picture").setAttribute("aria-label", name);
   [...byId("thumbs").children].forEach((thumb, other) => {
     thumb.setAttribute("aria-pressed", other === image);
@@ -99,13 +145,15 @@ function showImage(explorer, image) {
 }
 
 function showPose(explorer) {
-  const saved = explorer.set.poseAt(explorer.here());
   const shown = explorer.shown();
   explorer.stage.show(shown);
+  const [seen, saved] = [shown, explorer.set.poseAt(explorer.here())].map((pose) =>
+    poseText(explorer.set, pose),
+  );
   byId("pose").textContent =
-    poseText(shown) === poseText(saved)
-      ? `Shown, and answered: ${poseText(saved)}.`
-      : `Shown: ${poseText(shown)}. The answers are those of the nearest saved pose: ${poseText(saved)}.`;
+    seen === saved
+      ? `Shown, and answered: ${saved}.`
+      : `Shown: ${seen}. The answers are those of the nearest saved pose: ${saved}.`;
   for (const card of explorer.cards) card.show();
   speak(explorer);
 }

@@ -1,43 +1,68 @@
-// The map of right and wrong: angles across; a band for each dy; in it a row for each dx.
+// The map of right and wrong: one axis across, one down, and of three axes one in bands. Of more, the
+// others are where the sliders are.
 
-const GUTTER = 62;
 const ABOVE = 7;
 const BELOW = 34;
 
-function mapLayout(set, width) {
-  const rows = set.dx.length * set.dy.length;
-  const rowHeight = rows > 40 ? Math.max(2, 250 / rows) : 7;
-  const gap = set.dy.length > 1 ? 6 : 0;
-  const band = set.dx.length * rowHeight + gap;
+// The axes that vary over the grid; where none does, the first.
+function varying({ counts }) {
+  const columns = counts.map((_, column) => column).filter((column) => counts[column] > 1);
+  return columns.length ? columns : [0];
+}
+
+// Which axis goes which way: that of most values across; of three, the second of the others in bands.
+function chooseMap(set) {
+  const columns = varying(set);
+  const [across, next] = columns.toSorted((a, b) => set.counts[b] - set.counts[a]);
+  const [first, second, ...more] = columns.filter((column) => column !== across);
+  return more.length ? { across, down: next } : { across, down: first, bands: second };
+}
+
+// An axis that is not drawn is as one of a single value.
+function mapLayout(set, map, width) {
+  const count = (column) => (column === undefined ? 1 : set.counts[column]);
+  const [columns, rows, bands] = [map.across, map.down, map.bands].map(count);
+  const gutter = map.down === undefined ? 4 : 66;
+  const gap = bands > 1 ? 6 : 0;
+  const rowHeight = bands > 1 ? 7 : clamp(120 / rows, 7, 24);
+  const fits = rows * bands > 40 ? Math.max(2, 250 / (rows * bands)) : rowHeight;
+  const band = rows * fits + gap;
   return {
-    rowHeight,
-    band,
-    cell: (width - GUTTER - 4) / set.angle.length,
-    height: ABOVE + set.dy.length * band - gap + BELOW,
+    ...{ map, columns, rows, bands, gutter, band, rowHeight: fits },
+    cell: (width - gutter - 4) / columns,
+    height: ABOVE + bands * band - gap + BELOW,
   };
 }
 
-function cellBox(layout, [i, j, k]) {
+function cellBox(layout, at) {
+  const { across, down, bands } = layout.map;
   return {
-    x: GUTTER + k * layout.cell,
-    y: ABOVE + j * layout.band + i * layout.rowHeight,
+    x: layout.gutter + at[across] * layout.cell,
+    y: ABOVE + (at[bands] ?? 0) * layout.band + (at[down] ?? 0) * layout.rowHeight,
     width: layout.cell,
     height: layout.rowHeight,
   };
 }
 
-// Which pose lies under a point of the map; undefined outside.
-function poseUnder(set, layout, x, y) {
-  const k = Math.floor((x - GUTTER) / layout.cell);
-  const j = Math.floor((y - ABOVE) / layout.band);
-  const i = Math.floor((y - ABOVE - j * layout.band) / layout.rowHeight);
-  const inside = (place, axis) => place >= 0 && place < axis.length;
-  return inside(i, set.dx) && inside(j, set.dy) && inside(k, set.angle) ? [i, j, k] : undefined;
+// The place on the grid that has these places on the map, and is elsewhere where one is.
+function placed({ across, down, bands }, here, column, row, band) {
+  return here.map((place, axis) => ({ [across]: column, [down]: row, [bands]: band })[axis] ?? place);
 }
 
-function drawMap(canvas, set, isWrong, here, worst) {
+// Which pose lies under a point of the map; undefined outside.
+function poseUnder(layout, here, x, y) {
+  const column = Math.floor((x - layout.gutter) / layout.cell);
+  const band = Math.floor((y - ABOVE) / layout.band);
+  const row = Math.floor((y - ABOVE - band * layout.band) / layout.rowHeight);
+  const inside = (place, count) => place >= 0 && place < count;
+  return inside(column, layout.columns) && inside(row, layout.rows) && inside(band, layout.bands)
+    ? placed(layout.map, here, column, row, band)
+    : undefined;
+}
+
+function drawMap(canvas, set, map, isWrong, here, worst) {
   const width = canvas.clientWidth;
-  const layout = mapLayout(set, width);
+  const layout = mapLayout(set, map, width);
   const scale = devicePixelRatio || 1;
   canvas.style.height = `${layout.height}px`;
   canvas.width = Math.round(width * scale);
@@ -46,49 +71,83 @@ function drawMap(canvas, set, isWrong, here, worst) {
   pen.scale(scale, scale);
   const [right, wrong, ink, edge, raised] = colours("right", "wrong", "ink", "edge", "raised");
   const seam = layout.rowHeight > 4 ? 0.75 : 0;
-  for (let i = 0; i < set.dx.length; i++) {
-    for (let j = 0; j < set.dy.length; j++) {
-      for (let k = 0; k < set.angle.length; k++) {
-        const box = cellBox(layout, [i, j, k]);
-        pen.fillStyle = isWrong(i, j, k) ? wrong : right;
+  for (let band = 0; band < layout.bands; band++) {
+    for (let row = 0; row < layout.rows; row++) {
+      for (let column = 0; column < layout.columns; column++) {
+        const at = placed(map, here, column, row, band);
+        const box = cellBox(layout, at);
+        pen.fillStyle = isWrong(at) ? wrong : right;
         pen.fillRect(box.x, box.y, box.width - seam, box.height - seam);
       }
     }
   }
   drawLabels(pen, set, layout, edge);
-  const worstFill = isWrong(...worst) ? wrong : right;
   drawHere(pen, cellBox(layout, here), ink, raised);
-  drawWorst(pen, cellBox(layout, worst), ink, raised, worstFill);
+  const fixed = set.axes.map((_, axis) => axis).filter((axis) => !Object.values(map).includes(axis));
+  if (fixed.every((axis) => worst[axis] === here[axis])) {
+    drawWorst(pen, cellBox(layout, worst), ink, raised, isWrong(worst) ? wrong : right);
+  }
   return layout;
 }
 
 function drawLabels(pen, set, layout, colour) {
+  const { across, down, bands } = layout.map;
+  const bottom = layout.height - BELOW;
   pen.fillStyle = colour;
   pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
-  pen.textBaseline = "middle";
+  drawAcross(pen, set.axes[across], layout, bottom);
+  if (down === undefined) return;
+  const labelled = bands === undefined ? set.axes[down] : set.axes[bands];
+  const height = bands === undefined ? layout.rowHeight : layout.band;
+  const middle = bands === undefined ? height / 2 : (layout.rows * layout.rowHeight) / 2;
+  const every = Math.ceil(14 / height);
   pen.textAlign = "right";
-  const every = Math.ceil(14 / layout.band);
-  set.dy.forEach((dy, j) => {
-    if (j % every) return;
-    const side = dy < 0 ? "up" : "down";
-    const text = dy === 0 ? "level" : `${number(Math.abs(dy))} ${side}`;
-    const middle = ABOVE + j * layout.band + (set.dx.length * layout.rowHeight) / 2;
-    pen.fillText(text, GUTTER - 7, middle);
+  pen.textBaseline = "middle";
+  labelled.values.forEach((value, place) => {
+    if (place % every) return;
+    pen.fillText(shortText(labelled, value), layout.gutter - 7, ABOVE + place * height + middle);
   });
-  const bottom = layout.height - BELOW;
-  pen.textBaseline = "alphabetic";
-  const last = set.angle.length - 1;
-  const ticks = [...new Set([0, Math.round(last / 2), last])];
-  for (const k of ticks) {
-    pen.textAlign = k === 0 && last ? "left" : k === last && last ? "right" : "center";
-    const offset = k === 0 && last ? 0 : k === last && last ? layout.cell : layout.cell / 2;
-    pen.fillText(`${signed(set.angle[k])}°`, GUTTER + k * layout.cell + offset, bottom + 13);
-  }
   pen.textAlign = "left";
-  pen.fillText("px", 2, bottom + 13);
+  pen.textBaseline = "alphabetic";
+  pen.fillText(isShift(labelled) ? "px" : wordsOf(labelled).noun, 2, bottom + 13, layout.gutter - 9);
+}
+
+// A shift has its unit below the column of labels.
+function shortText(axis, value) {
+  if (!isShift(axis)) return valueText(axis, value);
+  const { ways } = wordsOf(axis);
+  return value ? `${number(Math.abs(value))} ${ways[Number(value > 0)]}` : "0";
+}
+
+function isShift(axis) {
+  return axis.name === "dx" || axis.name === "dy";
+}
+
+function drawAcross(pen, axis, layout, bottom) {
+  const last = axis.values.length - 1;
+  for (const place of new Set([0, Math.round(last / 2), last])) {
+    const side = last ? { 0: "left", [last]: "right" }[place] : undefined;
+    const offset = { left: 0, right: layout.cell }[side] ?? layout.cell / 2;
+    pen.textAlign = side ?? "center";
+    const x = layout.gutter + place * layout.cell + offset;
+    pen.fillText(valueText(axis, axis.values[place]), x, bottom + 13);
+  }
+  const { noun, ways } = wordsOf(axis);
+  const text = ways ? `← ${ways[0]}     ${ways[1]} →` : noun;
   pen.textAlign = "center";
-  const middle = GUTTER + ((last + 1) * layout.cell) / 2;
-  pen.fillText("← clockwise     counter-clockwise →", middle, bottom + 28);
+  pen.fillText(text, layout.gutter + (layout.columns * layout.cell) / 2, bottom + 28);
+}
+
+// What the map shows, in a sentence.
+function mapText(set, { across, down, bands }) {
+  const noun = (column) => wordsOf(set.axes[column]).noun;
+  const columns = `A map has a column for each ${noun(across)}`;
+  if (down === undefined) return `${columns}.`;
+  if (bands !== undefined) {
+    return `${columns}, a band for each ${noun(bands)} and, in a band, a row for each ${noun(down)}, the lowest at its top.`;
+  }
+  const text = `${columns} and a row for each ${noun(down)}.`;
+  return varying(set).length > 2 ? `${text} All else is as the sliders say.` : text;
 }
 
 function drawHere(pen, box, ink, raised) {

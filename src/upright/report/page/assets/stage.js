@@ -5,68 +5,98 @@ const DIAL = 95;
 
 function makeStage(explorer) {
   const picture = byId("picture");
-  const sliders = { angle: byId("angle"), dx: byId("dx"), dy: byId("dy") };
   const knob = make("circle", { class: "knob", r: 7 });
-  const turnBy = (event) => {
+  let sliders = [];
+  const move = (values) => {
+    const pose = explorer.shown().slice();
+    for (const [name, value] of Object.entries(values)) pose[explorer.set.column(name)] = value;
+    explorer.moveTo(pose);
+  };
+  dragging(knob, (event) => {
     const box = picture.getBoundingClientRect();
     const x = event.clientX - box.left - box.width / 2;
     const y = event.clientY - box.top - box.height / 2;
-    explorer.moveTo({ ...explorer.shown(), angle: (Math.atan2(-x, -y) * 180) / Math.PI });
-  };
-  dragging(knob, turnBy);
+    move({ angle: (Math.atan2(-x, -y) * 180) / Math.PI });
+  });
   dragging(picture, (event, began, start) => {
+    if (!canShift(explorer.set)) return;
     const scale = explorer.set.shape[2] / picture.clientWidth;
-    const dx = start.dx + (event.clientX - began.clientX) * scale;
-    const dy = start.dy + (event.clientY - began.clientY) * scale;
-    explorer.moveTo({ ...start, dx, dy });
+    const [fromX, fromY] = ["dx", "dy"].map((name) => start[explorer.set.column(name)]);
+    const dx = fromX + (event.clientX - began.clientX) * scale;
+    const dy = fromY + (event.clientY - began.clientY) * scale;
+    move({ dx, dy });
   });
   listenToKeys(picture, explorer);
-  for (const [name, slider] of Object.entries(sliders)) {
-    const set = () => explorer.moveTo({ ...explorer.shown(), [name]: Number(slider.value) });
-    slider.addEventListener("input", set);
-  }
 
   function dragging(node, onMove) {
     node.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       node.setPointerCapture(event.pointerId);
       const start = explorer.shown();
-      const move = (next) => onMove(next, event, start);
-      node.addEventListener("pointermove", move);
-      const stop = () => node.removeEventListener("pointermove", move);
+      const moved = (next) => onMove(next, event, start);
+      node.addEventListener("pointermove", moved);
+      const stop = () => node.removeEventListener("pointermove", moved);
       node.addEventListener("lostpointercapture", stop, { once: true });
     });
   }
 
-  // Fit the controls to the grid of the images.
-  function fit() {
-    drawDial(explorer.set, knob);
-    const [, height, width] = explorer.set.shape;
+  // Fit the controls to the space of the images.
+  function open() {
+    const { set } = explorer;
+    sliders = inOrder(set).map((column) => makeSlider(set.axes[column], column, move));
+    const nodes = sliders.flatMap(({ label, input, output }) => [label, input, output]);
+    byId("sliders").replaceChildren(...nodes);
+    byId("stage").classList.toggle("turns", canTurn(set));
+    byId("stage").classList.toggle("shifts", canShift(set));
+    if (canTurn(set)) drawDial(set.axes[set.column("angle")].values, knob);
+    const [, height, width] = set.shape;
     picture.style.setProperty("--aspect", width / height);
-    for (const [name, slider] of Object.entries(sliders)) {
-      const axis = explorer.set[name];
-      const steps = explorer.snaps() ? axis.length - 1 : 200;
-      slider.min = axis[0];
-      slider.max = axis[axis.length - 1];
-      slider.step = (axis[axis.length - 1] - axis[0]) / steps || 1;
-      slider.disabled = axis.length < 2;
+    byId("keys").replaceChildren(...keysText(set));
+    fit();
+  }
+
+  function fit() {
+    for (const { axis, input } of sliders) {
+      const [low, high] = [axis.values[0], axis.values[axis.values.length - 1]];
+      const steps = explorer.snaps() ? axis.values.length - 1 : 200;
+      input.min = low;
+      input.max = high;
+      input.step = (high - low) / steps || 1;
+      input.disabled = axis.values.length < 2;
     }
   }
 
   function show(pose) {
-    paintImage(picture, explorer.set.pixelsOf(explorer.image), explorer.set.shape, pose);
-    for (const [name, slider] of Object.entries(sliders)) {
-      slider.value = pose[name];
-      const unit = name === "angle" ? "°" : " px";
-      slider.nextElementSibling.textContent = `${signed(pose[name])}${unit}`;
-      slider.setAttribute("aria-valuetext", poseText({ ...UPRIGHT, [name]: pose[name] }));
+    const { set } = explorer;
+    paintImage(picture, set.pixelsOf(explorer.image), set.shape, pose, set);
+    for (const { axis, column, input, output } of sliders) {
+      input.value = pose[column];
+      output.textContent = valueText(axis, pose[column]);
+      input.setAttribute("aria-valuetext", axisText(axis, pose[column]));
     }
-    const [x, y] = onDial(pose.angle, DIAL);
+    if (!canTurn(set)) return;
+    const [x, y] = onDial(pose[set.column("angle")], DIAL);
     knob.setAttribute("cx", x);
     knob.setAttribute("cy", y);
   }
 
-  return { fit, show };
+  return { open, fit, show };
+}
+
+function canShift(set) {
+  return set.column("dx") >= 0;
+}
+
+function canTurn(set) {
+  return set.column("angle") >= 0;
+}
+
+function makeSlider(axis, column, move) {
+  const id = `axis-${axis.name}`;
+  const input = make("input", { id, type: "range" });
+  input.addEventListener("input", () => move({ [axis.name]: Number(input.value) }));
+  const label = make("label", { for: id }, wordsOf(axis).title);
+  return { axis, column, label, input, output: make("output", { for: id }) };
 }
 
 function onDial(angle, radius) {
@@ -74,8 +104,8 @@ function onDial(angle, radius) {
   return [radius * Math.sin(turn), -radius * Math.cos(turn)];
 }
 
-function drawDial(set, knob) {
-  const [low, high] = [set.angle[0], set.angle[set.angle.length - 1]];
+function drawDial(angles, knob) {
+  const [low, high] = [angles[0], angles[angles.length - 1]];
   const along = Array.from({ length: 61 }, (_, i) => onDial(low + ((high - low) * i) / 60, DIAL));
   const arc = make("path", { class: "arc", d: `M${along.map((p) => p.join(" ")).join("L")}` });
   const ticks = [...new Set([low, 0, high])].map((angle) => {
@@ -88,24 +118,36 @@ function drawDial(set, knob) {
 }
 
 function listenToKeys(picture, explorer) {
-  const step = (name, steps) => () => {
-    const axis = explorer.set[name];
-    const place = clamp(nearest(axis, explorer.pose[name]) + steps, 0, axis.length - 1);
-    explorer.moveTo({ ...explorer.shown(), [name]: axis[place] });
-  };
-  const keys = {
-    ArrowLeft: step("dx", -1),
-    ArrowRight: step("dx", 1),
-    ArrowUp: step("dy", -1),
-    ArrowDown: step("dy", 1),
-    ",": step("angle", 1),
-    ".": step("angle", -1),
-    Home: () => explorer.moveTo(UPRIGHT),
+  const steps = {
+    ArrowLeft: ["dx", -1],
+    ArrowRight: ["dx", 1],
+    ArrowUp: ["dy", -1],
+    ArrowDown: ["dy", 1],
+    ",": ["angle", 1],
+    ".": ["angle", -1],
   };
   picture.addEventListener("keydown", (event) => {
-    const act = keys[event.key];
-    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { set } = explorer;
+    const [name, by] = steps[event.key] ?? [];
+    const column = set.column(name);
+    if (event.key === "Home") explorer.moveTo(set.upright);
+    else if (column < 0) return;
+    else {
+      const place = clamp(explorer.here()[column] + by, 0, set.counts[column] - 1);
+      explorer.moveTo(withValue(explorer.shown(), column, set.axes[column].values[place]));
+    }
     event.preventDefault();
-    act();
   });
+}
+
+function keysText(set) {
+  const key = (name) => make("kbd", {}, name);
+  return [
+    "Keys on the picture: ",
+    ...(canShift(set) ? ["arrows shift, "] : []),
+    ...(canTurn(set) ? [key(","), " and ", key("."), " turn, "] : []),
+    key("Home"),
+    " shows it as it is.",
+  ];
 }

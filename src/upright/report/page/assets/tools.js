@@ -25,13 +25,13 @@ function percent(fraction, digits = 1) {
   return `${(100 * fraction).toFixed(digits)} %`;
 }
 
-// At most two decimals, and a true minus sign.
-function number(value) {
-  return String(Math.round(100 * value) / 100).replace("-", "−");
+// Without zeros at its end, and with a true minus sign.
+function number(value, decimals = 2) {
+  return String(Number(value.toFixed(decimals)) || 0).replace("-", "−");
 }
 
-function signed(value) {
-  return value > 0 ? `+${number(value)}` : number(value);
+function signed(value, decimals = 2) {
+  return value > 0 ? `+${number(value, decimals)}` : number(value, decimals);
 }
 
 // Custom properties that depend on light or dark are resolved by an element only.

@@ -1,41 +1,164 @@
-// One affine map and one bilinear resampling, black outside, as upright.warp does it: dx > 0 moves
-// the content right, dy > 0 down, angle > 0 turns it counter-clockwise, about the centre and first.
+// What upright.warp does to an image, in the browser: black outside, bilinear. Families act from the
+// right to the left; neighbours that move points are one map and one resampling.
 
-function warp(pixels, [channels, height, width], pose) {
-  const turn = (pose.angle * Math.PI) / 180;
-  const [cos, sin] = [Math.cos(turn), Math.sin(turn)];
+// Where pixels come from, as a 3 x 3 matrix row by row, about the centre, x to the right and y down.
+const MAPS = {
+  shift: ([dx, dy]) => [1, 0, -dx, 0, 1, -dy, 0, 0, 1],
+  rotate: ([angle]) => {
+    const [cos, sin] = [Math.cos(radians(angle)), Math.sin(radians(angle))];
+    return [cos, -sin, 0, sin, cos, 0, 0, 0, 1];
+  },
+  zoom: ([zoom]) => [Math.exp(-zoom), 0, 0, 0, Math.exp(-zoom), 0, 0, 0, 1],
+  stretch: ([x, y]) => [Math.exp(-x), 0, 0, 0, Math.exp(-y), 0, 0, 0, 1],
+  shear: (angles) => {
+    const [x, y] = angles.map((angle) => Math.tan(radians(angle)));
+    const part = 1 / (1 - x * y);
+    return [part, x * part, 0, y * part, part, 0, 0, 0, 1];
+  },
+  perspective: ([x, y], [, height, width]) =>
+    [1, 0, 0, 0, 1, 0, (-2 * x) / width, (-2 * y) / height, 1],
+};
+
+// What becomes of pixels, which lie in [0, 1].
+const VALUES = {
+  brightness: (pixels, [more]) => pixels.map((value) => clamp(value + more, 0, 1)),
+  contrast: (pixels, [log]) => {
+    const mean = pixels.reduce((sum, value) => sum + value, 0) / pixels.length;
+    return pixels.map((value) => apart(value, mean, Math.exp(log)));
+  },
+  gamma: (pixels, [log]) => pixels.map((value) => value ** Math.exp(log)),
+  saturation: (pixels, [log], shape) =>
+    mixColours(pixels, shape, (colour, grey) =>
+      colour.map((value) => apart(value, grey, Math.exp(log))),
+    ),
+  hue: (pixels, [angle], shape) => {
+    const [cos, sin] = [Math.cos(radians(angle)), Math.sin(radians(angle))];
+    return mixColours(pixels, shape, (colour, grey) =>
+      colour.map((value, place) => {
+        const across = (colour[(place + 2) % 3] - colour[(place + 1) % 3]) / Math.sqrt(3);
+        return clamp(value + (1 - cos) * (grey - value) + sin * across, 0, 1);
+      }),
+    );
+  },
+  blur: (pixels, [deviation], [, height, width], [axis]) => {
+    const reach = Math.max(1, Math.ceil(3 * axis.high));
+    const places = Array.from({ length: 2 * reach + 1 }, (_, place) => place - reach);
+    const raw = places.map((place) => Math.exp(-(place ** 2) / (2 * deviation ** 2 + 1e-12)));
+    const total = raw.reduce((sum, weight) => sum + weight);
+    const weights = raw.map((weight) => weight / total);
+    const level = blurAlong(pixels, weights, width, 1);
+    return blurAlong(level, weights, height, width);
+  },
+};
+
+function radians(degrees) {
+  return (degrees * Math.PI) / 180;
+}
+
+function apart(value, middle, factor) {
+  return clamp(value * factor + middle * (1 - factor), 0, 1);
+}
+
+// Images of another number of channels have no colour.
+function mixColours(pixels, [channels, height, width], mix) {
+  const out = pixels.slice();
+  const size = height * width;
+  for (let place = 0; place < (channels === 3 ? size : 0); place++) {
+    const colour = [pixels[place], pixels[size + place], pixels[2 * size + place]];
+    const grey = (colour[0] + colour[1] + colour[2]) / 3;
+    mix(colour, grey).forEach((value, channel) => {
+      out[channel * size + place] = value;
+    });
+  }
+  return out;
+}
+
+// Beyond its edges an image goes on as its border pixels are.
+function blurAlong(pixels, weights, size, stride) {
+  const reach = (weights.length - 1) / 2;
+  return pixels.map((_, index) => {
+    const place = Math.floor(index / stride) % size;
+    let sum = 0;
+    for (let far = -reach; far <= reach; far++) {
+      sum += weights[far + reach] * pixels[index + (clamp(place + far, 0, size - 1) - place) * stride];
+    }
+    return sum;
+  });
+}
+
+function multiply(one, other) {
+  const cell = (row, column) =>
+    [0, 1, 2].reduce((sum, i) => sum + one[3 * row + i] * other[3 * i + column], 0);
+  return one.map((_, place) => cell(Math.floor(place / 3), place % 3));
+}
+
+function resample(pixels, [channels, height, width], map) {
+  const [a, b, dx, c, d, dy, e, f, g] = map;
   const [middleX, middleY] = [(width - 1) / 2, (height - 1) / 2];
-  const out = new Uint8ClampedArray(4 * width * height);
+  const out = new Float64Array(pixels.length);
   const at = (channel, row, column) =>
     row >= 0 && row < height && column >= 0 && column < width
       ? pixels[(channel * height + row) * width + column]
       : 0;
   for (let row = 0; row < height; row++) {
     for (let column = 0; column < width; column++) {
-      const x = column - middleX - pose.dx;
-      const y = row - middleY - pose.dy;
-      const [fromX, fromY] = [cos * x - sin * y + middleX, sin * x + cos * y + middleY];
+      const [x, y] = [column - middleX, row - middleY];
+      const depth = Math.max(e * x + f * y + g, 1e-6);
+      const fromX = (a * x + b * y + dx) / depth + middleX;
+      const fromY = (c * x + d * y + dy) / depth + middleY;
       const [left, top] = [Math.floor(fromX), Math.floor(fromY)];
       const [partX, partY] = [fromX - left, fromY - top];
-      const target = 4 * (row * width + column);
-      for (let colour = 0; colour < 3; colour++) {
-        const channel = Math.min(colour, channels - 1);
+      for (let channel = 0; channel < channels; channel++) {
         const above = at(channel, top, left) * (1 - partX) + at(channel, top, left + 1) * partX;
         const below =
           at(channel, top + 1, left) * (1 - partX) + at(channel, top + 1, left + 1) * partX;
-        out[target + colour] = above * (1 - partY) + below * partY;
+        out[(channel * height + row) * width + column] = above * (1 - partY) + below * partY;
       }
-      out[target + 3] = 255;
     }
   }
-  return new ImageData(out, width, height);
+  return out;
 }
 
-function paintImage(canvas, pixels, shape, pose) {
-  const [, height, width] = shape;
+// A family that the script does not know brings its maps at the poses of the grid.
+function mapOf(family, axes, values, shape) {
+  if (!family.maps) return MAPS[family.name](values, shape);
+  const counts = axes.map((axis) => axis.values.length);
+  return family.maps[ravel(axes.map((axis, place) => nearest(axis, values[place])), counts)];
+}
+
+function warp(bytes, shape, pose, { axes, families }) {
+  let pixels = Float64Array.from(bytes, (value) => value / 255);
+  let map;
+  let end = pose.length;
+  for (const family of [...families].reverse()) {
+    const start = end - family.axes;
+    const [own, values] = [axes.slice(start, end), pose.slice(start, end)];
+    end = start;
+    if (family.maps || MAPS[family.name]) {
+      const next = mapOf(family, own, values, shape);
+      map = map ? multiply(map, next) : next;
+    } else if (VALUES[family.name]) {
+      if (map) pixels = resample(pixels, shape, map);
+      map = undefined;
+      pixels = VALUES[family.name](pixels, values, shape, own);
+    }
+  }
+  return map ? resample(pixels, shape, map) : pixels;
+}
+
+function paintImage(canvas, bytes, shape, pose, set) {
+  const [channels, height, width] = shape;
   if (canvas.width !== width || canvas.height !== height) {
     canvas.width = width;
     canvas.height = height;
   }
-  canvas.getContext("2d").putImageData(warp(pixels, shape, pose), 0, 0);
+  const pixels = warp(bytes, shape, pose, set);
+  const size = height * width;
+  const out = new Uint8ClampedArray(4 * size).fill(255);
+  for (let place = 0; place < size; place++) {
+    for (let colour = 0; colour < 3; colour++) {
+      out[4 * place + colour] = 255 * pixels[Math.min(colour, channels - 1) * size + place];
+    }
+  }
+  canvas.getContext("2d").putImageData(new ImageData(out, width, height), 0, 0);
 }
