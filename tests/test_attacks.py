@@ -157,7 +157,9 @@ class TestGridSearch:
 
     @pytest.mark.parametrize("counts", [(5, 5), (5, 5, 5, 5)])
     def test_counts_for_another_number_of_axes_are_refused(self, counts: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match=r"for each of its axes \(dx, dy, angle\), as in grid-"):
+        with pytest.raises(
+            ValueError, match=r"for each of its axes \(dx, dy, angle\), as in grid-"
+        ):
             search(GridSearch(counts), Hill())
 
 

@@ -163,7 +163,9 @@ def test_indices_are_of_poses_and_never_of_columns() -> None:
     assert pose[chosen].values.equal(pose.values[:1])
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
 def test_copies_and_pickles_are_poses_too(again: Callable[[Pose], Pose]) -> None:
     pose = again(Pose.of(1.0, [2.0, 3.0], 4.0))
     assert pose.values.tolist() == [[1, 2, 4], [1, 3, 4]]

@@ -52,7 +52,9 @@ class TestLimits:
     def test_impossible_limits_are_refused(self, limit: float) -> None:
         with pytest.raises(ValueError, match=f"'{limit}px' is no limit of dy"):
             rigid_box(max_dy=limit)
-        with pytest.raises(ValueError, match="dy: limits must be finite, with the identity between"):
+        with pytest.raises(
+            ValueError, match="dy: limits must be finite, with the identity between"
+        ):
             Axis("dy", "px", -limit, limit)
 
     def test_unknown_unit_is_refused(self) -> None:
