@@ -1,6 +1,6 @@
 """How fast the GPU engine is: milliseconds a training step, and seconds for a whole grid.
 
-    python benchmarks/gpu.py [--json FILE] [--only grid,steps,together,plain]
+    python benchmarks/gpu.py [--json FILE] [--only grid,steps,families,together,plain]
 
 ResNet-32, 64 unique 32x32 images a step, bfloat16; the grid in float16. One NVIDIA H200 takes about
 four minutes, most of it compilation. Images are random: what a step costs does not depend on what
@@ -18,13 +18,20 @@ from pathlib import Path
 
 import torch
 
-from upright import evaluate
+from upright import PAPER, Space, evaluate, parse_attack
 from upright.data import LabelledImages
 from upright.models import FusedResNet, build_network
 from upright.models.resnet import ResNet
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
 
+SPACES = {
+    "shift(3px) rotate(30) zoom(0.9..1.1)": "grid-5x5x31x5",
+    "shift(3px) rotate(30) shear(10)": "grid-5x5x31x5x1",
+    "shift(3px) rotate(30) brightness(0.2)": "grid-5x5x31x5",
+}
+"""Spaces beside the paper's, with a grid of 3,875 poses: by the kernel that reads poses, by the one
+that reads maps, and with one more pass over the pixels."""
 METHODS = ("std*", "AT(rob, Wo-10)", "KL(rob, Wo-10)", "KL-C(mix, S-PGD)")
 CUDA = torch.device("cuda")
 FAST = Speed()
@@ -55,16 +62,29 @@ def milliseconds(work: Callable[[], object], repeats: int) -> float:
     return statistics.median(times)
 
 
-def step_time(objective: str, data: LabelledImages, speed: Speed, steps: int = 100) -> float:
+def step_time(
+    objective: str,
+    data: LabelledImages,
+    speed: Speed = FAST,
+    steps: int = 100,
+    space: Space = PAPER,
+) -> float:
     """Milliseconds a step of one run alone."""
-    return together_time(objective, data, 1, steps, speed)
+    return together_time(objective, data, 1, steps, speed, space)
 
 
 def together_time(
-    objective: str, data: LabelledImages, count: int, steps: int = 50, speed: Speed = FAST
+    objective: str,
+    data: LabelledImages,
+    count: int,
+    steps: int = 50,
+    speed: Speed = FAST,
+    space: Space = PAPER,
 ) -> float:
     """Milliseconds per run and step of several runs at once, as ``train_together`` has them."""
-    learners = [Learner(_recipe(objective, seed), data, CUDA, speed) for seed in range(count)]
+    learners = [
+        Learner(_recipe(objective, seed, space), data, CUDA, speed) for seed in range(count)
+    ]
     began = time.perf_counter()
     for learner in learners:
         learner.make_ready()
@@ -87,34 +107,39 @@ def grid_model() -> FusedResNet:
     return FusedResNet(model, torch.float16).freeze()
 
 
-def grid_times(data: LabelledImages, batch: int) -> dict[str, float]:
+def grid_times(
+    data: LabelledImages, batch: int, space: Space = PAPER, attack: str = "grid-775"
+) -> dict[str, float]:
     """Seconds for every pose of every image, and for as many plain forward passes."""
     fused = grid_model()
+    poses = parse_attack(attack).passes_per_image
     few = (data.images[:1024], data.labels[:1024])
-    evaluate(fused, few, attacks=["grid-3x3x3"], device=CUDA, batch_size=batch)
+    small = "x".join("3" for _ in space.axes)
+    evaluate(fused, few, attacks=[f"grid-{small}"], space=space, device=CUDA, batch_size=batch)
     began = time.perf_counter()
-    evaluate(fused, (data.images, data.labels), device=CUDA, batch_size=batch)
+    every = (data.images, data.labels)
+    evaluate(fused, every, attacks=[attack], space=space, device=CUDA, batch_size=batch)
     torch.cuda.synchronize()
     grid = time.perf_counter() - began
     ready = torch.rand(batch, 3, 32, 32, device=CUDA)
     one_pass = milliseconds(lambda: fused(ready), 20) / 1000
-    passes = 775 * len(data) / batch
+    passes = poses * len(data) / batch
     return {
-        "grid-775, seconds": grid,
+        f"{attack}, seconds": grid,
         "plain passes, seconds": passes * one_pass,
         "ratio": grid / (passes * one_pass),
-        "images a second": 775 * len(data) / grid,
+        "images a second": poses * len(data) / grid,
     }
 
 
-def _recipe(objective: str, seed: int) -> Recipe:
-    return Recipe(objective=objective, precision="bfloat16", seed=seed)
+def _recipe(objective: str, seed: int, space: Space) -> Recipe:
+    return Recipe(objective=objective, precision="bfloat16", seed=seed, space=space)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--only", default="grid,steps,together,plain")
+    parser.add_argument("--only", default="grid,steps,families,together,plain")
     parser.add_argument("--batch", type=int, default=8192)
     options = parser.parse_args()
     wanted = options.only.split(",")
@@ -134,6 +159,16 @@ def main() -> None:
     if "steps" in wanted:
         for objective in METHODS:
             note(f"{objective} step, ms", step_time(objective, data, FAST))
+    if "families" in wanted:
+        usual = step_time("KL(rob, Wo-10)", data)
+        note("KL(rob, Wo-10) step, ms, once more", usual)
+        for text, attack in SPACES.items():
+            space = Space.of(text)
+            found_times = grid_times(random_data(2_000), options.batch, space, attack)
+            note(f"{text}: {attack} to plain passes", found_times["ratio"])
+            step = step_time("KL(rob, Wo-10)", data, space=space)
+            note(f"{text}: KL(rob, Wo-10) step, ms", step)
+            note(f"{text}: step to that of the paper's space", step / usual)
     if "together" in wanted:
         for count in (4,):
             name = f"KL(rob, Wo-10), {count} runs at once, per run and step, ms"

@@ -22,7 +22,7 @@ from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
 from upright.models.fused.tiles import Tile, tile_for
 from upright.models.resnet import ResNet
 from upright.resample import pixels_of, resample
-from upright.resample_kernels import resample_black_bilinear, turn_and_shift
+from upright.resample_kernels import move_alike, resample_black_bilinear
 from upright.train.batch_kernels import take_rows
 from upright.window import Window
 
@@ -76,30 +76,32 @@ def rounding(images: Tensor, ways: Tensor) -> dict[str, float]:
 
 def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
     """Moved images and the gradient of poses: three draws for each image, and some exact ones."""
-    poses = rigid(3, 200).sample(6, generator=torch.Generator().manual_seed(1)).values
+    generator = torch.Generator().manual_seed(1)
+    drawn = rigid(3, 200).sample(6, generator=generator)
+    zoomed = Space.of("shift(3px) rotate(200) zoom(0.5..2)").sample(6, generator=generator)
     # The last one lies between two quarter turns, and no pixel of it on another: there the slope
     # has two sides, and rounding takes one of them.
     turns = torch.tensor(
         [[0.0, 0, 0], [1, -2, 0], [0, 0, 90], [-1, 0, 180], [0, 3, -90], [0.3, 0.4, 45]]
     )
     found = {}
-    for name, some in (("drawn", poses), ("exact", turns)):
+    for name, some in (("drawn", drawn), ("zoomed", zoomed), ("exact", Pose(turns))):
         results = []
-        for run in (warp_in_turn, turn_and_shift):
-            leaf = some.clone().requires_grad_()
-            moved = run(images, leaf)
+        for run in (warp_in_turn, lambda images, pose: move_alike(images, pose.values)):
+            leaf = some.values.clone().requires_grad_()
+            moved = run(images, some.like(leaf))
             ways = torch.linspace(-1, 1, moved.numel()).sin().view_as(moved)
             results.append((moved.detach(), torch.autograd.grad((moved * ways).sum(), leaf)[0]))
         (exact, slope), (moved, gradient) = results
         found |= {name: relative(moved, exact), f"{name}, gradient": relative(gradient, slope)}
-    still = turn_and_shift(images, torch.zeros(2, 3))
+    still = move_alike(images, torch.zeros(2, 3))
     return found | {"unmoved": float((still - images).abs().max())}
 
 
-def warp_in_turn(images: Tensor, poses: Tensor) -> Tensor:
+def warp_in_turn(images: Tensor, poses: Pose) -> Tensor:
     """The warp of tensor operations, on a CPU."""
     copies = images.repeat(len(poses) // len(images), 1, 1, 1)
-    return warp(copies, Pose(poses))
+    return warp(copies, poses)
 
 
 def maps(images: Tensor, _ways: Tensor) -> dict[str, float]:

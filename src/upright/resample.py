@@ -154,10 +154,10 @@ def _positions(
     x, y = points
     middle_y, middle_x = centre
     if not projective:
-        # In this order, sums of whole and half numbers stay exact.
-        return a * x + (b * y + (dx + middle_x)), c * x + (d * y + (dy + middle_y))
-    depth = (e * x + (f * y + g)).clamp_min(_NEAREST)
-    from_x, from_y = a * x + (b * y + dx), c * x + (d * y + dy)
+        # In this order, what cancels cancels exactly: by half a quarter turn, the diagonal.
+        return a * x + b * y + (dx + middle_x), c * x + d * y + (dy + middle_y)
+    depth = (e * x + f * y + g).clamp_min(_NEAREST)
+    from_x, from_y = a * x + b * y + dx, c * x + d * y + dy
     return from_x / depth + middle_x, from_y / depth + middle_y
 
 

@@ -4,8 +4,8 @@ Made of tensor operations, a resampling is some fifty kernels, and its gradient 
 takes about as long to start as these take to run. What they compute is what ``upright.resample``
 says.
 
-There are two pairs: for any maps, and for the paper's turn and shift, whose pose is all that is
-read.
+There are two pairs: for any maps, and for the paper's turn and shift, with a zoom or without, which
+read the pose itself: to make a map of it takes some thirty kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from upright.window import Window
 
-__all__ = ["resample_black_bilinear", "turn_and_shift"]
+__all__ = ["move_alike", "resample_black_bilinear"]
 
 
 @triton.jit
@@ -33,6 +33,16 @@ def _cos_sin_degrees(angle):
     odd = (quarter & 1) == 1
     sign = tl.where(quarter >= 2, -1.0, 1.0)
     return sign * tl.where(odd, -sin, cos), sign * tl.where(odd, cos, sin)
+
+
+@triton.jit
+def _motion(pose, COLUMNS: tl.constexpr):
+    """The shift of a pose, and the cosine and sine of its turn, over the factor of its zoom."""
+    cos, sin = _cos_sin_degrees(tl.load(pose + 2))
+    if COLUMNS == 4:
+        smaller = tl.exp(-tl.load(pose + 3))
+        cos, sin = cos * smaller, sin * smaller
+    return tl.load(pose), tl.load(pose + 1), cos, sin
 
 
 @triton.jit
@@ -59,15 +69,14 @@ def _warp(
     poses,
     out,
     count,
+    COLUMNS: tl.constexpr,
     CHANNELS: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
-    dx = tl.load(poses + 3 * move)
-    dy = tl.load(poses + 3 * move + 1)
-    cos, sin = _cos_sin_degrees(tl.load(poses + 3 * move + 2))
+    dx, dy, cos, sin = _motion(poses + COLUMNS * move, COLUMNS)
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = pixel < HEIGHT * WIDTH
     _, _, row, column, bottom_part, right_part = _sources(pixel, dx, dy, cos, sin, HEIGHT, WIDTH)
@@ -88,18 +97,18 @@ def _gradient_of_poses(
     gradient,
     out,
     count,
+    COLUMNS: tl.constexpr,
     CHANNELS: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
-    dx = tl.load(poses + 3 * move)
-    dy = tl.load(poses + 3 * move + 1)
-    cos, sin = _cos_sin_degrees(tl.load(poses + 3 * move + 2))
+    dx, dy, cos, sin = _motion(poses + COLUMNS * move, COLUMNS)
     sum_dx = tl.zeros((BLOCK,), tl.float32)
     sum_dy = tl.zeros((BLOCK,), tl.float32)
     sum_angle = tl.zeros((BLOCK,), tl.float32)
+    sum_zoom = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, HEIGHT * WIDTH, BLOCK):
         pixel = start + tl.arange(0, BLOCK)
         inside = pixel < HEIGHT * WIDTH
@@ -123,17 +132,23 @@ def _gradient_of_poses(
         sum_dx -= by_x * cos + by_y * sin
         sum_dy += by_x * sin - by_y * cos
         sum_angle += by_y * (cos * x - sin * y) - by_x * (sin * x + cos * y)
-    tl.store(out + 3 * move, tl.sum(sum_dx, 0))
-    tl.store(out + 3 * move + 1, tl.sum(sum_dy, 0))
-    tl.store(out + 3 * move + 2, tl.sum(sum_angle, 0) * 0.017453292519943295)
+        if COLUMNS == 4:
+            sum_zoom -= by_x * (cos * x - sin * y) + by_y * (sin * x + cos * y)
+    out += COLUMNS * move
+    tl.store(out, tl.sum(sum_dx, 0))
+    tl.store(out + 1, tl.sum(sum_dy, 0))
+    tl.store(out + 2, tl.sum(sum_angle, 0) * 0.017453292519943295)
+    if COLUMNS == 4:
+        tl.store(out + 3, tl.sum(sum_zoom, 0))
 
 
-def turn_and_shift(images: Tensor, poses: Tensor) -> Tensor:
+def move_alike(images: Tensor, poses: Tensor) -> Tensor:
     """Move images in turn, one for each pose: image 0, 1, ..., and again from 0 on.
 
     Args:
         images: N x C x H x W, float32, without a gradient.
-        poses: dx, dy and angle, M x 3, float32.
+        poses: dx, dy, angle and, where there is a fourth column, the logarithm of a zoom; M x 3 or
+            M x 4, float32.
 
     Returns:
         M x C x H x W, differentiable once in ``poses``.
@@ -151,7 +166,9 @@ class _Warp(torch.autograd.Function):
         block = 256  # few registers: many programs gather at once
         blocks = triton.cdiv(height * width, block)
         with torch.cuda.device_of(images):
-            _warp[(len(poses), blocks)](images, poses, out, count, channels, height, width, block)
+            _warp[(len(poses), blocks)](
+                images, poses, out, count, poses.shape[1], channels, height, width, block
+            )
         return out
 
     @staticmethod
@@ -167,6 +184,7 @@ class _Warp(torch.autograd.Function):
                 gradient.contiguous(),
                 out,
                 count,
+                poses.shape[1],
                 channels,
                 height,
                 width,
@@ -191,11 +209,11 @@ def _mapped(
     then the row and column above and left of that place, and the parts of those beyond."""
     x = pixel % OUT_WIDTH + left
     y = pixel // OUT_WIDTH + top
-    from_x = tl.load(maps) * x + (tl.load(maps + 1) * y + tl.load(maps + 2))
-    from_y = tl.load(maps + 3) * x + (tl.load(maps + 4) * y + tl.load(maps + 5))
+    from_x = tl.load(maps) * x + tl.load(maps + 1) * y + tl.load(maps + 2)
+    from_y = tl.load(maps + 3) * x + tl.load(maps + 4) * y + tl.load(maps + 5)
     depth = tl.full(x.shape, 1.0, tl.float32)
     if PROJECTIVE:
-        depth = tl.load(maps + 6) * x + (tl.load(maps + 7) * y + tl.load(maps + 8))
+        depth = tl.load(maps + 6) * x + tl.load(maps + 7) * y + tl.load(maps + 8)
         depth = tl.maximum(depth, 1e-6)
         from_x, from_y = from_x / depth, from_y / depth
     at_x, at_y = from_x + middle_x, from_y + middle_y

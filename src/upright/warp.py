@@ -140,10 +140,10 @@ def _resampled(
         return _resampled_twice(images, stage, values, window, fill)
     whole = (window.height, window.width) == window.size == images.shape[-2:]
     usual = fill == "black" and interpolation == "bilinear" and has_kernel(images)
-    if stage.is_rigid and whole and usual:
-        from upright.resample_kernels import turn_and_shift
+    if stage.is_similar and whole and usual:
+        from upright.resample_kernels import move_alike
 
-        return turn_and_shift(images, values)
+        return move_alike(images, values)
     return resample_window(
         images,
         stage.inverse(values, window.size),

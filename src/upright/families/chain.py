@@ -19,6 +19,7 @@ from upright.families.axis import Axis
 from upright.families.base import FAMILIES, Family, OfPixels, Size, Spatial, matrix_product
 from upright.families.rotate import Rotate
 from upright.families.shift import Shift
+from upright.families.zoom import Zoom
 
 __all__ = ["RIGID", "Chain", "Stage", "chain_of"]
 
@@ -41,9 +42,9 @@ class Stage:
         return isinstance(self.families[0], Spatial)
 
     @property
-    def is_rigid(self) -> bool:
-        """Whether it is the paper's: turned, then shifted."""
-        return [type(each) for each in self.families] == [Shift, Rotate]
+    def is_similar(self) -> bool:
+        """Whether images are turned, then shifted, as in the paper; or zoomed before."""
+        return [type(each) for each in self.families] in ([Shift, Rotate], [Shift, Rotate, Zoom])
 
     @property
     def is_projective(self) -> bool:

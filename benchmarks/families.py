@@ -1,0 +1,240 @@
+"""Which family a network was trained on, by which it is attacked.
+
+    python benchmarks/families.py --train --measure --runs runs/families
+    python benchmarks/families.py --markdown docs/families.md
+
+Trains ``std*`` and ``KL(rob, Wo-10)`` by the paper's recipe on larger spaces than the paper's, side
+by side; evaluates them and the zoo's networks under every family alone and under chains; and adds
+the records to ``results/families.jsonl``, from which the tables are made. The same command goes on
+where it was stopped. One NVIDIA H200 takes about ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from upright.cli.measured import Measured
+from upright.data import LabelledImages
+from upright.families import FAMILIES, Chain
+from upright.records import Record, append, read
+from upright.report.sections import fill_sections
+from upright.reproduce import FinishedRun, Settings
+from upright.sources import load_model
+from upright.space import PAPER, Space
+from upright.train import Recipe, train_together
+
+METHODS = ("std*", "KL(rob, Wo-10)")
+ZOO = (
+    *("std-star", "kl-rob-wo10"),
+    *("at-rob-wo10", "l2-rob-wo10", "kl-nat-rnd", "l2-nat-rnd", "kl-c-mix-spgd"),
+)
+"""Of CIFAR-10; the first ones were trained as the runs that are made here are."""
+ZOOMED = Space.of("shift(3px) rotate(30) zoom(0.8..1.25)")
+LIT = Space.of("shift(3px) rotate(30) zoom(0.8..1.25) brightness(0.2) contrast(0.8..1.25)")
+CHAINS = {PAPER: "grid-775", ZOOMED: "grid-5x5x31x3", LIT: "grid-3x3x7x3x3x3"}
+"""The spaces of the table of families by families, with the attack under which each is measured."""
+VALUES = {1: 31, 2: 11}
+"""Of each axis, by how many a family has: the grid of a family alone."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A space, and the attack by which it is searched."""
+
+    space: Space
+    attack: str
+
+
+def alone() -> Iterator[Question]:
+    """Every family by itself, within its usual limits."""
+    for family in FAMILIES.values():
+        counts = "x".join([str(VALUES[len(family.axes)])] * len(family.axes))
+        yield Question(Space(Chain((family(),))), f"grid-{counts}")
+
+
+def chains() -> Iterator[Question]:
+    """The spaces that networks are trained on."""
+    for space, attack in CHAINS.items():
+        yield Question(space, attack)
+
+
+def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
+    """The runs that are not in the zoo, by their folders."""
+    return {
+        options.runs / f"{number}-{place}": Recipe(
+            objective=method,
+            data=options.data,
+            model=options.model,
+            space=space,
+            steps=options.steps,
+            train_images=options.images,
+            precision="bfloat16" if options.device == "cuda" else "float32",
+        )
+        for place, space in enumerate((ZOOMED, LIT))
+        for number, method in enumerate(METHODS)
+    }
+
+
+def measure(model: str, questions: Sequence[Question], options: argparse.Namespace) -> None:
+    """Evaluate a model under each space, and record what has not been yet."""
+    run = FinishedRun.of_model(model)
+    known = {_question(record) for record in _records(options.results)}
+    loaded, data = None, None
+    device = torch.device(options.device)
+    for question in questions:
+        assert run is not None
+        if (run.recipe.hash, str(question.space), question.attack) in known:
+            continue
+        settings = Settings(
+            space=question.space,
+            limit=options.images,
+            precision="float16" if options.device == "cuda" else "float32",
+        )
+        data = data or settings.load(options.data)
+        loaded = loaded or settings.in_precision(load_model(model, device=device))
+        _record(loaded, data, settings, question, run, options)
+
+
+def _record(
+    model: object,
+    data: LabelledImages,
+    settings: Settings,
+    question: Question,
+    run: FinishedRun,
+    options: argparse.Namespace,
+) -> None:
+    device = torch.device(options.device)
+    evaluation = settings.evaluate(
+        model,  # type: ignore[arg-type]
+        data,
+        attacks=[question.attack],
+        only_accuracy=True,
+        device=device,
+    )
+    found = Measured(
+        evaluation=evaluation,
+        model=model,  # type: ignore[arg-type]
+        data=data,
+        data_name=options.data,
+        settings=settings,
+        device=device,
+        subject=run,
+    )
+    append(options.results, found.record, once=True)
+    print(found.record.method, question.space, question.attack, found.record.measured, flush=True)
+
+
+def _records(path: Path) -> tuple[Record, ...]:
+    return read(path).records if path.exists() else ()
+
+
+def _question(record: Record) -> tuple[str, str, str]:
+    (attack,) = set(record.measured) - {"nat"}
+    return record.recipe_hash, record.evaluation["space"], attack
+
+
+def tables(records: Sequence[Record]) -> dict[str, str]:
+    """Both tables as Markdown, accuracies in per cent."""
+    return {
+        "families-alone": _table(
+            records, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], _of_the_paper(records)
+        ),
+        "families-by-families": _by_families(records),
+    }
+
+
+def _of_the_paper(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Networks that were trained on the paper's space, as titles and recipe hashes."""
+    found = {
+        record.recipe_hash: record.method
+        for record in records
+        if record.recipe["space"] == str(PAPER)
+    }
+    return [(method, digest) for digest, method in found.items()]
+
+
+def _table(
+    records: Sequence[Record], questions: Sequence[Question], networks: Sequence[tuple[str, str]]
+) -> str:
+    """A row for each space, a column for each network; the last column has the attack."""
+    by = {_question(record): record for record in records}
+    head = ["attacked by", *(title for title, _ in networks), "grid"]
+    lines = [_row(head), _row(["---", *["---:"] * len(networks), "---"])]
+    lines.append(_row(["(as it is)", *(_natural(records, digest) for _, digest in networks), ""]))
+    for question in questions:
+        cells = [
+            _percent(by.get((digest, str(question.space), question.attack)), question.attack)
+            for _, digest in networks
+        ]
+        lines.append(_row([f"`{question.space}`", *cells, f"`{question.attack}`"]))
+    return "\n".join(lines)
+
+
+def _by_families(records: Sequence[Record]) -> str:
+    networks = {
+        (record.method, record.recipe["space"]): record.recipe_hash
+        for record in records
+        if record.method in METHODS
+    }
+    columns = [
+        (f"{method} on {' '.join(space.chain.names)}", networks[method, str(space)])
+        for method in METHODS
+        for space in CHAINS
+        if (method, str(space)) in networks
+    ]
+    return _table(records, list(chains()), columns)
+
+
+def _natural(records: Sequence[Record], digest: str) -> str:
+    first = next((record for record in records if record.recipe_hash == digest), None)
+    return _percent(first, "nat")
+
+
+def _percent(record: Record | None, metric: str) -> str:
+    return "" if record is None else f"{100 * record.measured[metric]:.2f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options().parse_args(arguments)
+    if options.train:
+        todo = recipes(options)
+        begun = any(path.exists() for path in todo)
+        train_together(todo, device=options.device, resume=begun)
+    if options.measure:
+        zoo = [f"zoo:cifar10/{name}" for name in ZOO] if options.data == "cifar10" else []
+        for model in [*zoo[: len(METHODS)], *map(str, recipes(options))]:
+            measure(model, list(chains()), options)
+        for model in zoo:
+            measure(model, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], options)
+    if options.markdown is not None:
+        page = options.markdown
+        page.write_text(fill_sections(page.read_text(), tables(_records(options.results))))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    add = parser.add_argument
+    add("--train", action="store_true", help="train what is missing")
+    add("--measure", action="store_true", help="evaluate what is not recorded yet")
+    add("--markdown", type=Path, help="write the tables into this page")
+    add("--runs", type=Path, default=Path("runs/families"))
+    add("--results", type=Path, default=Path("results/families.jsonl"))
+    add("--data", default="cifar10")
+    add("--model", default="resnet32")
+    add("--steps", type=int, default=80_000)
+    add("--images", type=int, help="the first so many of training and test images only")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
