@@ -1,7 +1,7 @@
 """A space as a plain transform of images: a random pose for each of them.
 
-It needs nothing of torchvision, and goes where its transforms go: into a ``v2.Compose``, into a data
-set, or behind a loader on a GPU, where a whole batch is moved at once.
+It needs nothing of torchvision, and goes where its transforms go: into a ``v2.Compose``, into a
+data set, or behind a loader on a GPU, where a whole batch is moved at once.
 """
 
 from __future__ import annotations

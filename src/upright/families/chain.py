@@ -172,7 +172,10 @@ def chain_of(text: str) -> Chain:
             raise ValueError(f"{text[place:].strip()!r} is not understood; write {GRAMMAR}")
         families.append(_family(match[1], match[2]))
         place = match.end()
-    return Chain(tuple(families))
+    try:
+        return Chain(tuple(families))
+    except ValueError as error:
+        raise ValueError(f"{error}; write {GRAMMAR}") from None
 
 
 def _family(name: str, limits: str | None) -> Family:
