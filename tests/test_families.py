@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +14,9 @@ from torch import Tensor
 
 from reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
 from test_warp import noise
-from upright import Pose, Space, warp
+from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, base, family
+from upright.transforms import Random
 from upright.warp import FILLS, Fill, Interpolation
 
 SPATIAL = [name for name, kind in FAMILIES.items() if issubclass(kind, Spatial)]
@@ -348,6 +351,19 @@ def test_a_shear_that_leaves_no_image_is_refused(limits: str) -> None:
         Space.of(f"shear({limits})")
 
 
+LIGHT = """
+from upright.families import Axis, OfPixels, family
+
+@family
+class Light(OfPixels):
+    name = "light"
+    axes = {axes}
+
+    def apply(self, images, values):
+        return images * (1 - values.sum(-1) / 4)
+"""
+
+
 class TestOfOnesOwn:
     @pytest.fixture(autouse=True)
     def _known_again(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -375,6 +391,27 @@ class TestOfOnesOwn:
         images = noise(2, 3, 4, 4)
         torch.testing.assert_close(warp(images, space.pose(dim=0.25)), 0.75 * images)
 
+    def test_one_file_is_all_that_a_new_family_takes_and_one_a_new_axis(
+        self, tmp_path: Path
+    ) -> None:
+        """From the file to attacks, objectives, transforms and back to the text of a record."""
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 4)).eval()
+        data = noise(4, 3, 8, 8, dtype=torch.float32), torch.arange(4)
+        for axes, names in (
+            ('(Axis("noon"),)', ["noon"]),
+            ('(Axis("noon"), Axis("dusk", low=0.0))', ["noon", "dusk"]),
+        ):
+            file = tmp_path / "light.py"
+            file.write_text(LIGHT.format(axes=axes))
+            runpy.run_path(str(file))
+            text, grid = "light(0..0.5) rotate(10)", "grid-" + "x".join(["3"] * (len(names) + 1))
+            found = evaluate(model, data, space=text, attacks=[grid, "wo-3", "s-pgd"])
+            chain = found.attacks[grid].worst_pose.chain
+            assert list(chain.columns) == [*names, "angle"]
+            assert Space.of(str(chain)) == Space.of(text)
+            RegularizedLoss("KL(rob, S-PGD)", text)(model, *data).total.backward()
+            assert Random(text)(data[0]).shape == data[0].shape
+
     def test_the_same_file_may_be_loaded_twice(self) -> None:
         family(self.made("dim", Axis("dim")))
         again = family(self.made("dim", Axis("dim")))
@@ -397,8 +434,7 @@ class TestOfOnesOwn:
                 family(self.made("dim", Axis(name)))
 
 
-def test_fills_and_interpolations_do_not_matter_where_nothing_moves(
-    fill: Fill = "#ff8000",
-) -> None:
+@pytest.mark.parametrize("fill", ["border", "#ff8000"])
+def test_fills_and_interpolations_do_not_matter_where_nothing_moves(fill: Fill) -> None:
     images, pose = noise(2, 3, 5, 5), Space.of("gamma").pose(gamma=[0.1, 0.2])
     assert warp(images, pose, fill=fill, interpolation="nearest").equal(warp(images, pose))
