@@ -116,10 +116,12 @@ class Notes:
 
     def class_at(self, ranks: Tensor) -> Tensor | None:
         """Give the class at the answer of this rank to each image; None where one has no such."""
+        if not self.answers:
+            return None
+        rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
+        its = values == ranks[rows]  # of all answers at once: each look at a mask waits for a GPU
         found = torch.full_like(ranks, -1, dtype=torch.int64)
-        for rows, values, classes in self.answers:
-            its = values == ranks[rows]
-            found[rows[its]] = classes[its]
+        found[rows[its]] = classes[its]
         return found if (found >= 0).all() else None
 
 
