@@ -135,7 +135,7 @@ class Pose:
         return self.like(self.values[places])
 
     def __repr__(self) -> str:
-        units = {"factor": "(log of a factor)"}
+        units = {"factor": "(log of a factor)", "%": "px"}  # only limits are in per cent
         parts = [
             f"{axis.name}={_shown(column)} {units.get(axis.unit, axis.unit)}".rstrip()
             for axis, column in zip(self.chain.axes, self.values.unbind(-1), strict=True)
