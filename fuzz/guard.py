@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upright.families import UnknownFamilyError
 from upright.objective import GRAMMAR
 
 __all__ = ["Escape", "Hang", "Target", "attempt", "warm_up"]
@@ -76,8 +77,8 @@ def attempt(target: Target, data: bytes, folder: Path, *, alarm: bool = True) ->
         with _guarded(box), _alarm() if alarm else contextlib.nullcontext():
             target.read(data, box)
     except ValueError as error:
-        # Its subclasses come from other libraries, and do not say what to do.
-        if type(error) is not ValueError or not _is_one_line(str(error)):
+        # Other subclasses come from other libraries, and do not say what to do.
+        if type(error) not in (ValueError, UnknownFamilyError) or not _is_one_line(str(error)):
             raise
         return False
     except OSError as error:

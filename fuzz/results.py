@@ -156,10 +156,13 @@ _ODD_RUNS: tuple[dict[str, Any], ...] = (
     *({"classes": "x" * 10**6}, {"classes": 5}, {"channels": -1}, {"channels": 1e999}),
     *({"drops": [1e-320] * 400}, {"steps": 10**400}, {"space": {"max_dx": 10**400}}),
 )
+_FIRST_SPACE = {"max_dx": 0.1, "max_dy": 0.1, "max_angle": 30, "unit": "image"}
 _ODD_RECIPES: tuple[dict[str, Any], ...] = (
-    *({"space": {"max_dx": 1.5, "unit": "image"}}, {"drops": []}, {"seed": -1}, {"max_shift": 2}),
+    *({"space": _FIRST_SPACE}, {"drops": []}, {"seed": -1}, {"max_shift": 2}),
     *({"objective": "KL(rob, Wo-10; λ=3)"}, {"learning_rate": 10**400}, {"batch": True}),
     *({"space": {"max_dx": "3"}}, {"space": [1]}, {"drops": [1e-320] * 400}, {"steps": 10**400}),
+    *({"space": "zoom(0.9..1.1) blur(2px)"}, {"space": "zoom(0)"}, {"space": "x.py:wave(2)"}),
+    *({"space": "wave(2px)"}, {"space": "shift(1e400px)"}, {"view": 24}, {"view": -1}),
 )
 
 

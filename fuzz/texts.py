@@ -61,7 +61,10 @@ def _data(data: bytes, folder: Path) -> None:
 
 
 def _space(text: str) -> object:
-    return cli_options.parse_space(text, 30.0)
+    """A whole text, or the limit of the paper's shifts."""
+    if text.startswith("="):
+        return cli_options.parse_space(text[1:], None, None)
+    return cli_options.parse_space(None, text, None)
 
 
 def _folder(text: str) -> None:
@@ -77,7 +80,8 @@ def _options(data: bytes, folder: Path) -> None:
         b"f": _folder,
         b"w": lambda text: cli_options.writable(folder / text),
     }
-    readers.get(kind, _space)(text)
+    with contextlib.chdir(folder):  # where no file is that a space might name
+        readers.get(kind, _space)(text)
 
 
 def _environment(data: bytes, folder: Path) -> None:
@@ -162,7 +166,9 @@ TARGETS = (
         _options,
         _lines("dcpu", "dcuda:7", "dmeta", "d", "s0-4", "s0,2,3", "s0-99999999999", "s5-1", "s,",
                "fKL(rob, Wo-10)", "f/../..", "wa/b", "w" + "x" * 300, "p3", "p10%", "pnan",
-               "p1e999", "p-1"),
+               "p1e999", "p-1", "p=shift(3px) rotate(30)", "p=zoom(0.9..1.1) blur(2px)",
+               "p=zoom(0)", "p=shift(1,2,3)", "p=rotat(30)", "p=" + "rotate " * 900,
+               "p=x.py:wave(2)"),
     ),
     Target("environment", _environment, _lines(*_PATHS)),
     Target(

@@ -52,7 +52,7 @@ def _weights() -> bytes:
 def _example() -> Card:
     recipe = Recipe(objective="KL(rob, Wo-2)", data="glyphs", model=_NETWORK, steps=3, batch=4)
     evaluation = {
-        "space": {"max_dx": 3, "max_dy": 3, "max_angle": 30, "unit": "px"},
+        "space": "shift(3px) rotate(30)",
         **{"split": "test", "limit": 2, "fill": "black", "interpolation": "bilinear"},
         **{"precision": "float32", "weights": "bfloat16"},
     }
@@ -82,8 +82,8 @@ def _card_seeds() -> list[bytes]:
     return [
         *(whole, whole[:-9], b"", b"[]", b"{}", b"[" * 10**5, b"\xff"),
         *(whole.replace(b"convnet0.25", name) for name in (b"resnet99999998", b"x\\ny", b"stn10")),
-        *(whole.replace(b"KL(rob, Wo-2)", b"KL(rob"), whole.replace(b'"max_dx"', b'"x"')),
-        *(whole.replace(b"0.5", b"NaN"), whole.replace(b'"px"', b"7")),
+        *(whole.replace(b"KL(rob, Wo-2)", b"KL(rob"), whole.replace(b"shift(", b"(")),
+        *(whole.replace(b"0.5", b"NaN"), whole.replace(b'"shift(3px) rotate(30)"', b"7")),
         *(_changed(**each) for each in odd),
     ]
 

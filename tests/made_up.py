@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from upright.data.known import KNOWN
@@ -11,7 +10,7 @@ from upright.space import PAPER
 from upright.train import Recipe
 
 EVALUATION = {
-    "space": asdict(PAPER),
+    "space": str(PAPER),
     "split": "test",
     "limit": None,
     "fill": "black",

@@ -39,7 +39,7 @@ class Method:
     natural_first: bool = True
     """Whether the divergence is KL(f(X) || f(x')); otherwise it is KL(f(x') || f(X))."""
     steps: int = 5
-    step: tuple[float, float, float] = (0.03, 0.03, 0.3)
+    step: tuple[float, float, float] = tuple(limit / 100 for limit in LIMITS)  # type: ignore[assignment]
     restarts: int = 1
     shares_search: bool | None = None
     """Whether the x' of the penalty serves the cross-entropy too; None: as the authors have it."""

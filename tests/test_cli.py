@@ -167,7 +167,7 @@ class TestEvaluate:
         assert result["natural_accuracy"] == 0.75
         assert result["attacks"]["grid-3x3x5"]["accuracy"] < 0.75
         assert (result["model"], result["data"]) == ("models.py:make", "npz:data.npz")
-        assert result["space"] == {"max_dx": 2, "max_dy": 2, "max_angle": 20, "unit": "px"}
+        assert result["space"] == "shift(2px) rotate(20)"
         assert result["options"]["attack"] == ["wo-3", "grid-3x3x5"]
         assert result["versions"]["upright"] == upright.__version__
         assert result["versions"]["torch"] == torch.__version__
@@ -181,7 +181,7 @@ class TestEvaluate:
         lines = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
         assert (code, err) == (0, "")
         assert "models.py:make on npz:data.npz: 16 images" in out
-        assert "at most 3 px, rotations of at most 30 degrees" in out
+        assert "shift by at most 3 px, rotate by at most 30 degrees" in out
         # 11 of 16 right; Wilson's interval by hand: (0.6875 + z²/32 ± z sqrt(...)) / (1 + z²/16).
         assert "68.75 │ 44.40 to 85.84 │             16" in lines["natural"]
         assert "96" in lines["s-pgd"].split()  # 5 steps and the last score, for 16 images
@@ -209,8 +209,12 @@ class TestEvaluate:
             space=rigid(2, 30),
         ).attacks["grid-3x3x5"]
         details = result["details"]["attacks"]["grid-3x3x5"]
-        assert details["worst_dx_px"] == direct.worst_pose.dx.tolist()
-        assert details["worst_angle_degrees"] == direct.worst_pose.angle.tolist()
+        assert details["worst_pose"] == {
+            "dx": direct.worst_pose.dx.tolist(),
+            "dy": direct.worst_pose.dy.tolist(),
+            "angle": direct.worst_pose.angle.tolist(),
+        }
+        assert details["grid"] == direct.fooled.poses.values.tolist()
         assert details["correct"] == [count == 0 for count in details["fooling_pose_count"]]
         assert result["details"]["labels"] == scene.labels.tolist()
         quick = scene.result(*options)["attacks"]["grid-3x3x5"]
@@ -221,12 +225,7 @@ class TestEvaluate:
     def test_a_relative_translation_is_a_part_of_the_image(self, scene):
         options = ("--attack", "grid-5x5x1", "--details", "--max-rotation", 0)
         relative = scene.result(*options, "--max-translation", "25%")
-        assert relative["space"] == {
-            "max_dx": 0.25,
-            "max_dy": 0.25,
-            "max_angle": 0,
-            "unit": "image",
-        }
+        assert relative["space"] == "shift(25%) rotate(0)"
         pixels = scene.result(*options, "--max-translation", SIZE // 4)
         assert relative["details"] == pixels["details"]
 
@@ -354,7 +353,8 @@ class TestEvaluate:
         exported, direct = scene.result(*options, model="net.pt2"), scene.result(*options)
         for name in ("s-pgd", "wo-2"):
             found, expected = (each["details"]["attacks"][name] for each in (exported, direct))
-            assert found["worst_angle_degrees"] == pytest.approx(expected["worst_angle_degrees"])
+            for column, values in expected["worst_pose"].items():
+                assert found["worst_pose"][column] == pytest.approx(values)
             assert found["worst_loss"] == pytest.approx(expected["worst_loss"], rel=1e-4)
 
     def test_glyphs_need_no_file(self, scene):
@@ -399,16 +399,17 @@ class TestErrors:
                 "models.py:grey",
                 "the model takes images of 1 channel, but these have 3; wrap",
             ),
-            (["--attack", "grid-1000"], None, "no attack is called 'grid-1000'; the names are"),
-            (["--attack", "grid-0x1x1"], None, "a grid needs three counts of at least 1"),
+            (["--attack", "grid-1000"], None, "a grid over shift(3px) rotate(30) needs a count"),
+            (["--attack", "gird-775"], None, "no attack is called 'gird-775'; the names are"),
+            (["--attack", "grid-0x1x1"], None, "a grid needs counts of at least 1"),
             (["--limit", "-3"], None, "a limit of -3 leaves no image"),
             (["--limit", "0"], None, "a limit of 0 leaves no image"),
             (["--batch-size", "-4"], None, "batch_size must be at least 1"),
-            (["--max-translation", "-1"], None, "limits must be finite and not negative"),
-            (["--max-translation", "-1%"], None, "limits must be finite and not negative"),
+            (["--max-translation", "-1"], None, "a translation of '-1' is not understood"),
+            (["--max-translation", "-1%"], None, "a translation of '-1%' is not understood"),
             (["--max-translation", "wide"], None, "a translation of 'wide' is not understood"),
-            (["--max-rotation", "-1"], None, "limits must be finite and not negative"),
-            (["--max-rotation", "nan"], None, "limits must be finite and not negative"),
+            (["--max-rotation", "-1"], None, "a rotation of -1.0 is not understood; give degrees"),
+            (["--max-rotation", "nan"], None, "a rotation of nan is not understood; give degrees"),
             (["--device", "abacus"], None, "device 'abacus' cannot be used here"),
             (["--resize", "9"], None, "npz:FILE has images of one size"),
             (["--json", "."], None, ". is a folder; give the name of a file"),

@@ -98,10 +98,10 @@ def test_a_translation_below_a_pixel_is_told_from_a_part_of_the_size(
     text: str, percent: str
 ) -> None:
     with pytest.warns(SuspiciousInput, match=f"{text} is {text} px, .* is meant, write {percent}"):
-        space = parse_space(text, 30)
+        space = parse_space(None, text, 30)
     assert space == rigid(float(text), 30)
 
 
 @pytest.mark.parametrize("text", ["0", "1", "3", "1.5", "0.1%", "10%"])
 def test_other_translations_are_taken_at_their_word(text: str) -> None:
-    parse_space(text, 30)
+    parse_space(None, text, 30)

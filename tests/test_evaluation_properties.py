@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spaces import rigid
+from spaces import rigid, rigid_box
 from upright import Attack, Evaluation, GridSearch, RandomSearch, Space, SpatialPGD
 from upright import evaluate as evaluate_any
 
@@ -53,9 +53,7 @@ class Case:
 
 
 limits = st.floats(0.1, 2)
-spaces = st.builds(
-    Space, max_dx=limits, max_dy=limits, max_angle=st.floats(1, 60), unit=st.just("px")
-)
+spaces = st.builds(rigid_box, max_dx=limits, max_dy=limits, max_angle=st.floats(1, 60))
 cases = st.builds(Case, seed=st.integers(0, 10_000), count=st.integers(1, 24), space=spaces)
 many = st.builds(Case, seed=st.integers(0, 10_000), count=st.just(1030), space=spaces)
 counts = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))

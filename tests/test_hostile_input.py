@@ -188,11 +188,15 @@ def test_seeds_without_end_are_refused(text: str) -> None:
         {"steps": 10**400},
         {"learning_rate": 10**400},
         {"drops": [1e-320] * 400},
-        {"space": {"max_dx": 10**400}},
+        {"space": {"max_dx": 10**400, "max_dy": 3, "max_angle": 30, "unit": "px"}},
+        {"space": "shift(1e400px) rotate(30)"},
+        {"space": f"rotate({10**400})"},
     ],
 )
 def test_numbers_that_no_float_can_hold_are_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"finite|at most 100 fractions"):
+    with pytest.raises(
+        ValueError, match=r"finite|at most 100 fractions|a space is a text|no limit of"
+    ):
         Recipe.from_json(values)
 
 

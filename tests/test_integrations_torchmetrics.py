@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bars import bars, trained_network
+from every_space import SEVERAL
 from spaces import rigid
 from upright import Normalised, SpatialPGD, evaluate
 
@@ -46,6 +47,18 @@ def test_it_is_what_evaluate_gives_whatever_the_batches(attack: Any, size: int) 
         worst.update(images, labels)
     assert (worst.correct, worst.total) == (expected(attack).sum(), len(DATA[0]))
     assert worst.compute() == expected(attack).float().mean()
+
+
+@pytest.mark.parametrize("text", SEVERAL)
+@pytest.mark.parametrize("view", [None, 6])
+def test_any_families_and_views_are_what_evaluate_takes(text: str, view: int | None) -> None:
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8, 4)).double()
+    for attack in ("wo-2", "s-pgd"):
+        worst = WorstCaseAccuracy(model, attack, space=text, view=view)
+        for images, labels in batches(550):
+            worst.update(images, labels)
+        found = evaluate(model.eval(), DATA, attacks=[attack], space=text, view=view)
+        assert worst.correct == found.attacks[attack].correct.sum()
 
 
 @every_attack

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paper_objective import LIMITS, Expected, Method, Wanted, draw, reference
+from spaces import rigid_box
 from upright.objective import LossTerms, Objective, RegularizedLoss, Target
 from upright.pose import Pose
 from upright.space import Space
@@ -39,7 +40,7 @@ class DoubleSpace(Space):
         return Pose(draw(generator, *shape))
 
 
-SPACE = DoubleSpace(max_dx=LIMITS[0], max_dy=LIMITS[1], max_angle=LIMITS[2])
+SPACE = DoubleSpace(rigid_box(*LIMITS).chain)
 
 
 def network() -> nn.Module:

@@ -33,6 +33,7 @@ OTHERS: dict[str, Any] = {
     "interpolation": "bicubic",
     "resize": 40,
     "center_crop": 32,
+    "view": 24,
     "model_digest": "0" * 64,
     "momentum": 0.8,
     "weight_decay": 1e-4,
@@ -52,7 +53,9 @@ RECIPES = st.builds(
         st.floats(0, 100),
         st.floats(0, 180),
         unit=st.sampled_from(["px", "image"]),
-    ),
+    )
+    | st.sampled_from(["rotate(-10..30)", "shift(1px, 2px) zoom", "blur(2px) shift(10%)"]),
+    view=st.none() | st.integers(1, 300),
     steps=st.integers(1, 10**9),
     learning_rate=st.floats(1e-9, 1e3),
     drops=st.lists(st.floats(0.01, 1), max_size=4).map(tuple),
@@ -155,7 +158,7 @@ def test_the_decay_multiplies_the_rate_after_every_so_many_steps() -> None:
 def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     # The hash as it was defined then, of all fields that there were then.
     later = ("decay", "decay_every", "optimizer", "interpolation")
-    later += ("resize", "center_crop", "model_digest")
+    later += ("resize", "center_crop", "model_digest", "view")
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
         recipe = Recipe(**changes)
@@ -214,7 +217,7 @@ def test_only_std_is_shifted(objective: str, shift: int) -> None:
         ({"momentum": None}, "momentum is None"),
         ({"model": 32}, "model is 32"),
         ({"train_images": "all"}, "train_images is 'all'"),
-        ({"space": {"max_dz": 1}}, "max_dz"),
+        ({"space": {"max_dz": 1}}, "a space is a text such as"),
         ({"space": [3, 3, 30]}, "space is"),
         ({"drops": 0.5}, "drops is 0.5"),
         ({"drops": ["half"]}, "drops is"),

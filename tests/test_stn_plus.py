@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,14 @@ from tiny_runs import (
     tiny_recipe,
     tiny_run,
 )
-from upright import Pose, evaluate, warp
+from upright import Pose, Space, evaluate, warp
 from upright.data import LabelledImages
 from upright.evaluation import Oracle
 from upright.models import in_half_precision
 from upright.objective import LocNet, LocNetLoss, Objective, located_pose, parse_objective
 from upright.sources import StnPlus, load_locator, load_model
 from upright.sources.stn_plus import RunLocator, each_network
-from upright.train import Recipe, train
+from upright.train import Recipe, load_network, train
 
 SPACE = rigid_box(max_dx=2, max_dy=1, max_angle=20)
 
@@ -174,7 +175,7 @@ class Tagged:
     """
 
     def __init__(self, images: Tensor, poses: Pose, fill: str = "black") -> None:
-        self.poses = poses.values
+        self.poses = poses
         self.known = torch.stack(
             [warp(images, poses[i : i + 1], fill=fill) for i in range(len(poses))]
         ).flatten(2)
@@ -182,7 +183,7 @@ class Tagged:
     def __call__(self, moved: Tensor) -> Pose:
         distance = torch.cdist(moved.flatten(1), self.known.flatten(0, 1))
         which = distance.argmin(1) // self.known.shape[1]
-        return Pose(self.poses[which])
+        return self.poses[which]
 
 
 def blobs(count: int, side: int = 24) -> tuple[Tensor, Tensor]:
@@ -223,6 +224,77 @@ def test_with_a_perfect_locator_naive_is_as_good_as_without_an_attack() -> None:
     assert plain.natural_accuracy == found.natural_accuracy == 22 / 24
     assert found.attacks["grid-3x3x5"].accuracy == found.natural_accuracy
     assert plain.attacks["grid-3x3x5"].accuracy < plain.natural_accuracy
+
+
+GROUPS = ["shift(2px) rotate(20) zoom(0.9..1.1)", "zoom(0.8..1.25)", "shift(2px) stretch"]
+NO_GROUPS = [
+    "rotate(15) shift(2px)",
+    "shift(1px) shear(10)",
+    "stretch(0.8..1.25) rotate(10)",
+    "perspective(0.2) shift(1px)",
+]
+
+
+@pytest.mark.parametrize("fill", ["black", "#000000", "border"])
+@pytest.mark.parametrize("text", [*GROUPS, *NO_GROUPS])
+def test_any_families_that_move_points_are_undone(text: str, fill: str) -> None:
+    images, labels = blobs(24)
+    classifier, space = nearest(images, labels), Space.of(text)
+    counts = tuple(2 for _ in space.axes)
+    name = "grid-" + "x".join(map(str, counts))
+    locator = Tagged(images, space.grid(counts))
+    asked: dict[str, Any] = {"attacks": [name], "space": text}
+    plain = evaluate(classifier, (images, labels), **asked)
+    found = evaluate(StnPlus(locator, classifier, fill).eval(), (images, labels), **asked)
+    assert plain.attacks[name].accuracy < plain.natural_accuracy == 22 / 24
+    assert found.attacks[name].accuracy == plain.natural_accuracy
+    assert space.chain.is_group == (text in GROUPS)
+
+
+def test_what_is_no_group_is_undone_exactly_where_its_matrices_are_exact() -> None:
+    images, _ = blobs(3)
+    seen: list[Tensor] = []
+    pose = Space.of("rotate(90) shift(4px)").pose(dx=[3, -4, 0], dy=[1, 0, -2], angle=[90, -90, 90])
+    StnPlus(lambda _: pose, seen.append)(warp(images, pose))  # type: ignore[arg-type]
+    assert not pose.chain.is_group
+    assert torch.equal(seen[0], images)
+
+
+@pytest.mark.parametrize("text", ["brightness(0.2)", "shift(3px) rotate(30) hue(10) blur"])
+def test_what_a_warp_cannot_undo_is_refused(text: str, tmp_path: Path) -> None:
+    message = r"a LocNet finds poses that a warp undoes, but (brightness|hue, blur) moves no points"
+    with pytest.raises(ValueError, match=message):
+        LocNetLoss(LocNet(), text)
+    with pytest.raises(ValueError, match=message):
+        tiny_run(tmp_path / "run", objective="LocNet(black)", space=Space.of(text))
+    assert not (tmp_path / "run").exists()
+    images, labels = blobs(2)
+    pose = Space.of(text).zeros(2)
+    with pytest.raises(ValueError, match="which a warp cannot undo; let it find shift, rotate"):
+        StnPlus(lambda _: pose, nearest(images, labels))(images)
+
+
+def test_a_locnet_of_other_families_names_its_outputs_and_is_used(tmp_path: Path) -> None:
+    space = Space.of("shift(1px) zoom(0.8..1.25)")
+    tiny_run(tmp_path / "loc", objective="LocNet(black)", space=space, steps=3)
+    saved = json.loads((tmp_path / "loc" / "run.json").read_text())
+    assert saved["classes"] == ["dx", "dy", "zoom"]
+    locator = load_locator(tmp_path / "loc")
+    images = colours().as_float()
+    found = locator(images)
+    outputs = locator.network(images)
+    reach = torch.tensor([1, 1, math.log(1.25)])
+    torch.testing.assert_close(found.values, outputs * reach)
+    assert found.chain == space.chain
+    classifier = load_network(tiny_run(tmp_path / "cls", steps=3).path)
+    for model in (StnPlus(locator, classifier).eval(), Oracle(locator, classifier).eval()):
+        data = (colours().images, colours().labels)
+        result = evaluate(model, data, attacks=["grid-2x2x3"], space=space)
+        assert 0 <= result.attacks["grid-2x2x3"].accuracy <= 1
+    with pytest.raises(
+        ValueError, match=r"finds poses of shift.* zoom.*; give both the same families"
+    ):
+        evaluate(Oracle(locator, classifier).eval(), (colours().images, colours().labels))
 
 
 @pytest.mark.parametrize("fill", ["black", "reflection"])
@@ -270,7 +342,7 @@ def test_the_oracle_warps_the_original_by_what_is_left_of_the_pose() -> None:
 
     def locator(moved: Tensor) -> Pose:
         off = moved.mean((1, 2, 3))
-        return Pose(off, -off, 10 * off)
+        return Pose(torch.stack((off, -off, 10 * off), -1))
 
     result = evaluate(
         Oracle(locator, classifier).eval(),
@@ -285,7 +357,7 @@ def test_the_oracle_warps_the_original_by_what_is_left_of_the_pose() -> None:
         for j in range(len(poses)):
             pose = poses[j : j + 1]
             found = locator(warp(image, pose, fill="reflection"))
-            left = Pose(pose.dx - found.dx, pose.dy - found.dy, pose.angle - found.angle)
+            left = Pose.of(pose.dx - found.dx, pose.dy - found.dy, pose.angle - found.angle)
             answer = classifier(warp(image, left, fill="reflection")).argmax()
             right[i] &= answer == labels[i]
     assert result.attacks["grid-3x3x3"].correct.equal(right)
@@ -357,6 +429,27 @@ def test_an_attack_with_a_fill_that_the_locnet_has_not_seen_is_told(upright: Cal
     code, _, err = upright("evaluate", "stn-plus:loc,cls", *DATA, "--fill", "reflection")
     assert code == 0
     assert "learned from black fill and has never seen reflection" in err
+
+
+def test_the_commands_take_a_space_of_other_families(upright: Call) -> None:
+    space = ("--space", "shift(1px) rotate(10) zoom(0.9..1.1)")
+    options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 3, "--batch", 11)
+    assert (
+        upright("train", "LocNet(black)", *options, *space, "--view", 6, "--out", "zoomed")[0] == 0
+    )
+    asked = ("--data", "npz:colours.npz", *space, "--attack", "grid-2x2x2x2", "--view", 6)
+    code, out, err = upright("evaluate", "stn-plus:zoomed,cls", *asked)
+    assert code == 0, err
+    assert "zoom by 0.9 to 1.1 times" in out
+    code, out, err = upright("oracle", "zoomed", "cls", *asked, "--record", "records.jsonl")
+    assert (code, err) == (0, "")
+    assert "ORACLE" in out
+    record = json.loads(Path("records.jsonl").read_text())
+    assert record["evaluation"]["space"] == space[1]
+    assert record["evaluation"]["view"] == record["recipe"]["locnet"]["view"] == 6
+    code, _, err = upright("oracle", "zoomed", "cls", "--data", "npz:colours.npz")
+    assert code == 2
+    assert "give both the same families" in err
 
 
 def test_every_line_of_the_oracle_is_marked(upright: Call) -> None:

@@ -105,7 +105,7 @@ def test_options_reach_the_recipe(upright: Call) -> None:
     assert (recipe["flips"], recipe["precision"], recipe["max_shift"]) == (False, "bfloat16", 4)
     assert (recipe["learning_rate"], recipe["weight_decay"]) == (0.5, 0)
     assert recipe["train_images"] == 40
-    assert recipe["space"] == {"max_dx": 0.1, "max_dy": 0.1, "max_angle": 15, "unit": "image"}
+    assert recipe["space"] == "shift(10%) rotate(15)"
 
 
 @pytest.mark.parametrize("objective", ["std*", "KL(rob, Wo-2)", "LocNet(black)"])

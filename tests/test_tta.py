@@ -134,7 +134,10 @@ def test_a_prefix_to_any_models_name_averages_it(
     assert any(form.startswith("tta-10:MODEL") for form in model_names())
 
 
-def test_a_grid_that_is_not_known_is_named(tmp_path: Path) -> None:
+def test_a_grid_that_does_not_fit_the_space_is_named(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text(MODEL)
-    with torch.random.fork_rng(), pytest.raises(ValueError, match="called 'grid-75'; the names"):
+    with (
+        torch.random.fork_rng(),
+        pytest.raises(ValueError, match=r"needs a count .* as in grid-5x5x31"),
+    ):
         load_model(f"tta-grid-75:{tmp_path / 'nets.py'}:make")

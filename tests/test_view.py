@@ -1,159 +1,282 @@
-"""A view of larger images: the central pixels of what is moved, with real ones around them."""
+"""A view: the model sees the middle of larger images, and real pixels come in from outside it."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from reference import scipy_resample, undone
-from test_chain import MIXED, draw, parts_of
-from test_warp import noise
-from upright import PAPER, Pose, Space, evaluate, warp, warp_all
-from upright.warp import FILLS
-from upright.window import Window
+from every_space import EVERY_SPACE, SEVERAL
+from tiny_runs import (
+    Call,
+    Plan,
+    colours,
+    command_beside_colours,
+    register_tiny,
+    save_as_npz,
+    tiny_run,
+)
+from upright import Pose, RegularizedLoss, Space, evaluate, warp
+from upright.evaluation import Oracle
+from upright.objective import LocNet, LocNetLoss
+from upright.records import read
+from upright.report.asked import unlike_the_paper
+from upright.train import Recipe, load_network, train
 
-SPATIAL = "shift(3px) rotate(30) zoom(0.8..1.2) perspective(0.15)"
-SIZES = [((12, 12), 8), ((13, 13), 8), ((15, 12), 7), ((9, 14), 9), ((10, 10), 10), ((11, 8), 1)]
-every_size = pytest.mark.parametrize(("size", "view"), SIZES)
+COUNT, CLASSES, VIEW = 6, 4, 8
+SIZES = [(16, 16), (13, 20), (8, 9), (8, 8)]
 
 
-def central(images: Tensor, view: int) -> Tensor:
-    """Of an odd rest, the larger part is below and on the right."""
-    top, left = (images.shape[-2] - view) // 2, (images.shape[-1] - view) // 2
-    return images[..., top : top + view, left : left + view]
+@pytest.fixture(autouse=True)
+def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    return register_tiny(monkeypatch)
 
 
-@every_size
-@pytest.mark.parametrize("text", [SPATIAL, MIXED, "gamma blur", str(PAPER)])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-def test_zero_is_the_central_crop_bit_for_bit(
-    size: tuple[int, int], view: int, text: str, dtype: torch.dtype
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    return command_beside_colours(tmp_path, monkeypatch, capsys)
+
+
+def images(size: tuple[int, int] = (16, 16)) -> Tensor:
+    return torch.rand(COUNT, 3, *size, generator=torch.Generator().manual_seed(0))
+
+
+def labels() -> Tensor:
+    return torch.arange(COUNT) % CLASSES
+
+
+def middle(moved: Tensor) -> Tensor:
+    """Cut the central square out, by hand."""
+    top, left = (moved.shape[-2] - VIEW) // 2, (moved.shape[-1] - VIEW) // 2
+    return moved[..., top : top + VIEW, left : left + VIEW]
+
+
+class Seen(nn.Module):
+    """A network for images of the view's size alone, which remembers what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.linear = nn.Linear(3 * VIEW * VIEW, CLASSES)
+        self.seen: list[Tensor] = []
+
+    def forward(self, shown: Tensor) -> Tensor:
+        self.seen.append(shown.detach())
+        answer: Tensor = self.linear(shown.flatten(1))
+        return answer
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", EVERY_SPACE)
+def test_natural_images_are_the_central_crop_bit_for_bit(text: str, size: tuple[int, int]) -> None:
+    model = Seen().eval()
+    asked: dict[str, Any] = {"attacks": ["wo-2"], "space": text, "only_accuracy": True}
+    found = evaluate(model, (images(size), labels()), view=VIEW, **asked)
+    assert {seen.shape[1:] for seen in model.seen} == {(3, VIEW, VIEW)}
+    assert torch.equal(model.seen[0], middle(images(size)))
+    cropped = evaluate(model, (middle(images(size)).contiguous(), labels()), **asked)
+    assert found.natural_correct.equal(cropped.natural_correct)
+    assert found.natural_loss.equal(cropped.natural_loss)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_view_of_all_is_no_view(size: tuple[int, int]) -> None:
+    data = (middle(images(size)).contiguous(), labels())
+    asked: dict[str, Any] = {"attacks": ["grid-3x3x3", "wo-3", "s-pgd"]}
+    whole, viewed = (evaluate(Seen().eval(), data, view=view, **asked) for view in (None, VIEW))
+    for name, result in whole.attacks.items():
+        other = viewed.attacks[name]
+        assert result.worst_pose is not None
+        assert other.worst_pose is not None
+        assert result.worst_pose.values.equal(other.worst_pose.values)
+        assert result.correct.equal(other.correct)
+
+
+def test_poses_are_about_the_centre_of_the_view_and_bring_in_real_pixels() -> None:
+    """Of an image whose middle lies at its own, a moved larger image is cut afterwards."""
+    pose = Space.of("shift rotate zoom").pose(dx=2.5, dy=-1, angle=30, zoom=0.1)
+    large = images((16, 16))
+    seen = warp(large, pose, view=VIEW)
+    torch.testing.assert_close(seen, middle(warp(large, pose)))
+    black = warp(middle(large).contiguous(), pose)
+    assert not torch.allclose(seen, black)
+    assert (seen > 0).all()
+    # Of an odd difference the view's own middle is what images turn about.
+    odd, quarter = images((9, 9)), Pose.of(angle=90)
+    assert torch.equal(warp(odd, quarter, view=VIEW), torch.rot90(middle(odd), 1, (-2, -1)))
+
+
+@pytest.mark.parametrize("text", ["shift(25%)", "rotate(40)", "shift(1px, 2px) zoom"])
+def test_the_worst_pose_is_that_of_the_moved_image_cut_by_hand(text: str) -> None:
+    model = Seen().eval()
+    box = Space.of(text).in_pixels(VIEW, VIEW)
+    counts = tuple(3 for _ in box.axes)
+    name = "grid-" + "x".join(map(str, counts))
+    data = (images(), labels())
+    found = evaluate(model, data, attacks=[name], space=text, view=VIEW).attacks[name]
+    poses = box.grid(counts)
+    right = torch.ones(COUNT, dtype=torch.bool)
+    for place in range(len(poses)):
+        moved = middle(warp(images(), poses[place : place + 1]))
+        right &= model(moved).argmax(1) == labels()
+    assert found.correct.equal(right)
+    assert found.fooled is not None
+    torch.testing.assert_close(found.fooled.poses.values, poses.values)
+
+
+def test_a_percentage_is_of_the_view() -> None:
+    asked: dict[str, Any] = {"attacks": ["grid-3x3"], "view": VIEW}
+    part = evaluate(Seen().eval(), (images((13, 20)), labels()), space="shift(25%)", **asked)
+    pixels = evaluate(Seen().eval(), (images((13, 20)), labels()), space="shift(2px)", **asked)
+    one, other = (each.attacks["grid-3x3"].fooled for each in (part, pixels))
+    assert one is not None
+    assert other is not None
+    assert one.poses.values.equal(other.poses.values)
+    assert one.bits.equal(other.bits)
+
+
+def test_a_view_may_be_larger_than_the_image_on_its_canvas() -> None:
+    data = (images((6, 6)), labels())
+    found = evaluate(Seen().eval(), data, attacks=["grid-3x3x3"], canvas=1, view=VIEW)
+    plain = evaluate(Seen().eval(), (F.pad(data[0], [1] * 4), labels()), attacks=["grid-3x3x3"])
+    assert found.attacks["grid-3x3x3"].correct.equal(plain.attacks["grid-3x3x3"].correct)
+
+
+@pytest.mark.parametrize("view", [17, 100])
+def test_a_view_that_does_not_fit_is_named(view: int) -> None:
+    message = f"a view of {view} pixels does not lie in images of 16 x 16; give larger images"
+    with pytest.raises(ValueError, match=message):
+        evaluate(Seen().eval(), (images(), labels()), view=view)
+    with pytest.raises(ValueError, match=message):
+        RegularizedLoss("std*", view=view)(Seen(), images(), labels())
+    with pytest.raises(ValueError, match="view must be at least 1"):
+        evaluate(Seen().eval(), (images(), labels()), view=0)
+
+
+def test_a_state_is_of_its_view(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"attacks": ["wo-2"], "state": tmp_path / "state"}
+    model = Seen().eval()
+    first = evaluate(model, (images(), labels()), view=VIEW, **asked)
+    again = evaluate(model, (images(), labels()), view=VIEW, **asked)
+    assert again.attacks["wo-2"].correct.equal(first.attacks["wo-2"].correct)
+    for view in (None, VIEW - 1):
+        with pytest.raises(ValueError, match=r"belongs to another evaluation \(other view\)"):
+            evaluate(model, (images(), labels()), view=view, **asked)
+
+
+# --- losses --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["std", "std*", "KL(rob, Wo-3; λ=1)", "L2(mix, S-PGD; λ=1)"])
+@pytest.mark.parametrize("text", ["shift rotate", *SEVERAL])
+def test_a_loss_shows_the_view_and_searches_in_it(text: str, objective: str) -> None:
+    model = Seen()
+    loss = RegularizedLoss(
+        objective, text, view=VIEW, generator=torch.Generator().manual_seed(1), check=False
+    )
+    terms = loss(model, images(), labels())
+    assert {seen.shape[1:] for seen in model.seen} == {(3, VIEW, VIEW)}
+    shown = model.seen[-1]
+    poses = list({id(each): each for each in terms.poses.values()}.values())
+    originals = [middle(images())] if objective != "std*" else []
+    moved = [warp(images(), pose, view=VIEW) for pose in poses]
+    torch.testing.assert_close(shown, torch.cat([*originals, *moved]))
+    if originals:
+        assert shown[:COUNT].equal(originals[0])
+    assert all(Space.of(text).in_pixels(VIEW, VIEW).contains(pose).all() for pose in poses)
+
+
+def test_a_locnet_is_shown_the_view() -> None:
+    model = Seen()
+    space = Space.of("shift(25%) rotate zoom")
+    loss = LocNetLoss(LocNet(), space, view=VIEW, generator=torch.Generator().manual_seed(3))
+    loss(model, images())
+    box = space.in_pixels(VIEW, VIEW)
+    pose = box.sample(COUNT, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(model.seen[0], middle(warp(images(), pose)))
+
+
+def test_an_oracle_is_shown_the_view() -> None:
+    model = Seen().eval()
+    oracle = Oracle(lambda moved: Pose.zeros(len(moved)), model).eval()
+    asked: dict[str, Any] = {"attacks": ["wo-3"], "view": VIEW}
+    found = evaluate(oracle, (images(), labels()), **asked)
+    plain = evaluate(model, (images(), labels()), **asked)
+    assert found.attacks["wo-3"].correct.equal(plain.attacks["wo-3"].correct)
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def test_a_run_with_a_view_is_that_of_the_cropped_images_where_nothing_moves(
+    tmp_path: Path,
 ) -> None:
-    images, space = noise(2, 3, *size, dtype=dtype), Space.of(text)
-    for shape in ((1,), (2,), (3, 1)):
-        seen = warp(images, space.zeros(*shape), view=view)
-        assert seen.dtype == dtype
-        assert seen.equal(central(images, view).expand_as(seen))
+    """Cut before or behind a warp that does nothing: the same weights, bit for bit."""
+    still = {"objective": "AT(mix, rnd)", "space": Space.of("shift(0px) rotate(0)"), "steps": 4}
+    large = colours(side=14)
+    small = type(large)(middle(large.images).contiguous(), large.labels, large.classes)
+    recipe = tiny_run(tmp_path / "any", **still).recipe
+    whole = train(recipe, tmp_path / "cropped", data=small)
+    seen = train(
+        Recipe.from_json({**recipe.as_json(), "view": VIEW}), tmp_path / "seen", data=large
+    )
+    pairs = zip(whole.model.parameters(), seen.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
 
 
-@every_size
-def test_a_whole_shift_brings_in_real_pixels(size: tuple[int, int], view: int) -> None:
-    images = noise(1, 2, *size, dtype=torch.float32)
-    room = min((size[0] - view) // 2, (size[1] - view) // 2)
-    top, left = (size[0] - view) // 2, (size[1] - view) // 2
-    for dx, dy in [(room, -room), (-room, 0), (0, room)]:
-        seen = warp(images, Pose.of(dx, dy), view=view)
-        rows, columns = slice(top - dy, top - dy + view), slice(left - dx, left - dx + view)
-        assert seen.equal(images[..., rows, columns])
+def test_the_code_of_ones_own_is_asked_about_the_view(upright: Call) -> None:
+    Path("net.py").write_text(
+        "from torch import nn\n"
+        "def make(classes):\n"
+        f"    return nn.Sequential(nn.Flatten(), nn.Linear(3 * {VIEW} * {VIEW}, classes))\n"
+    )
+    save_as_npz(colours(side=14), Path("large.npz"))
+    command = ("train", "KL(rob, Wo-2)", "--data", "npz:large.npz", "--model", "net.py:make")
+    code, _, err = upright(*command, "--view", VIEW, "--steps", 3, "--batch", 8, "--out", "run")
+    assert (code, err) == (0, "")
+    # A run is evaluated as it was trained: the network takes nothing else.
+    save_as_npz(colours(count=36, side=14), Path("others.npz"))
+    code, _, err = upright(
+        *("evaluate", "run", "--data", "npz:others.npz", "--attack", "wo-2"),
+        *("--json", "result.json", "--record", "records.jsonl"),
+    )
+    assert (code, err) == (0, "")
+    (record,) = read("records.jsonl").records
+    assert record.evaluation["view"] == record.recipe["view"] == VIEW
+    assert f"view of {VIEW} px" in unlike_the_paper(record)
+    assert json.loads(Path("result.json").read_text())["options"]["view"] == VIEW
+    data = colours(count=36, side=14)
+    direct = evaluate(
+        load_network(Path("run")), (data.images, data.labels), attacks=["wo-2"], view=VIEW
+    )
+    assert record.measured["wo-2"] == direct.attacks["wo-2"].accuracy
 
 
-def test_black_comes_in_only_where_the_image_ends() -> None:
-    images = torch.ones(1, 1, 12, 12)
-    assert warp(images, Pose.of(dx=2), view=8).min() == 1
-    assert warp(images, Pose.of(dx=3), view=8)[0, 0, 0].tolist() == [0, 1, 1, 1, 1, 1, 1, 1]
-
-
-@every_size
-@pytest.mark.parametrize("fill", FILLS)
-def test_what_is_seen_agrees_with_scipy_about_the_centre_of_the_view(
-    size: tuple[int, int], view: int, fill: Any
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        (99, "a view of 99 pixels does not lie in images of 8 x 8"),
+        (0, "view must be at least 1"),
+    ],
+)
+def test_a_view_that_cannot_be_ends_a_command_in_one_line(
+    view: int, message: str, upright: Call
 ) -> None:
-    pose, images = draw(SPATIAL, 3), noise(3, 2, *size)
-    seen = warp(images, pose, fill=fill, view=view)
-    # The centre of the view may lie half a pixel from that of the image.
-    aside = [((side - view) // 2 + (view - 1) / 2) - (side - 1) / 2 for side in size]
-    for place, (image, result) in enumerate(zip(images, seen, strict=True)):
-        parts = [(name, part.values[place].tolist()) for name, part in parts_of(pose)]
-        about_view = undone(parts, (view, view))
-
-        def source(x: Any, y: Any, about: Any = about_view) -> tuple[Any, Any]:
-            from_x, from_y = about(x - aside[1], y - aside[0])
-            return from_x + aside[1], from_y + aside[0]
-
-        expected = central(torch.from_numpy(scipy_resample(image.numpy(), source, fill)), view)
-        np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "bilinear-twice"])
-@pytest.mark.parametrize("fill", [*FILLS, "#ff8000"])
-@pytest.mark.parametrize("text", [str(PAPER), MIXED, "contrast shift(3px)", "shift(2px) contrast"])
-def test_an_even_rest_is_the_centre_of_all_that_was_moved(
-    text: str, fill: str, interpolation: Any
-) -> None:
-    """Not with a perspective, whose tilt is about the size of what is seen."""
-    images, pose = noise(2, 3, 16, 12), draw(text, 4, 2)
-    way: dict[str, Any] = {"fill": fill, "interpolation": interpolation}
-    expected = central(warp(images, pose, **way), 8)
-    torch.testing.assert_close(warp(images, pose, view=8, **way), expected, rtol=0, atol=1e-12)
-
-
-def test_a_tilt_is_about_what_is_seen() -> None:
-    pose = Space.of("perspective").pose(tilt_x=torch.tensor([0.2]).double())
-    large = noise(1, 1, 40, 40)
-    inside = torch.zeros_like(large)
-    central(inside, 16)[:] = central(large, 16)
-    # At the middle of its right edge the view shows what lies at 8 / (1 - 0.2): outside it.
-    seen = warp(large, pose, view=16)[..., -1]
-    assert not torch.isclose(seen, warp(inside, pose, view=16)[..., -1]).all()
-    matrix = pose.chain.inverse(pose.values, (16, 16))[0]
-    edge = matrix @ torch.tensor([8.0, 0.0, 1.0]).double()
-    assert (edge[0] / edge[2]).item() == pytest.approx(8 / 0.8)
-
-
-def test_every_shape_of_poses() -> None:
-    images, poses = noise(3, 3, 12, 12), draw(MIXED, 4)
-    shared = warp_all(images, poses, view=7)
-    assert shared.shape == (4, 3, 3, 7, 7)
-    for place in range(4):
-        alone = warp(images, poses[place : place + 1], view=7)
-        torch.testing.assert_close(shared[place], alone, rtol=0, atol=1e-12)
-
-
-def test_a_canvas_is_laid_around_the_larger_image() -> None:
-    images, pose = noise(2, 1, 8, 8), draw(str(PAPER), 2)
-    wide = warp(images, Pose.zeros(1), canvas=2)
-    assert warp(images, pose, canvas=2, view=10).equal(warp(wide, pose, view=10))
-
-
-def test_gradcheck_in_images_and_pose() -> None:
-    pose = draw(SPATIAL, 2)
-    images = noise(2, 1, 6, 7).requires_grad_()
-    values = (0.7 * pose.values + 0.01).requires_grad_()
-
-    def seen(images: Tensor, values: Tensor) -> Tensor:
-        return warp(images, pose.like(values), view=3)
-
-    assert torch.autograd.gradcheck(seen, (images, values))
-
-
-def test_per_cent_are_of_what_is_seen() -> None:
-    images = noise(1, 1, 20, 30)
-    assert Window.of(images, 10).size == (10, 10)
-    space = Space.of("shift(10%)").in_pixels(*Window.of(images, 10).size)
-    assert space.limits == ((-1, 1), (-1, 1))
-
-
-@pytest.mark.parametrize("view", [0, -1, 9])
-def test_a_view_that_does_not_lie_in_the_images_is_refused(view: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"a view of {view} pixels does not lie in images of 9 x 8"
+    for command in (
+        ("train", "std*", "--model", "tiny", "--batch", 8, "--steps", 2, "--out", "run"),
+        ("evaluate", "net.py:make", "--attack", "rnd"),
     ):
-        warp(noise(1, 1, 9, 8), Pose.zeros(1), view=view)
-
-
-def test_an_evaluation_shows_the_model_real_pixels() -> None:
-    """A model that looks for black sees it in small images that are moved, but not in a view."""
-    data = torch.ones(4, 3, 16, 16), torch.zeros(4, dtype=torch.int64)
-
-    def sees_black(images: Tensor) -> Tensor:
-        black = (images < 0.5).float().amax((1, 2, 3))
-        return 9 * torch.stack((1 - 2 * black, black), 1)
-
-    small = evaluate(sees_black, data, attacks=["grid-3x3x1"])
-    assert small.attacks["grid-3x3x1"].accuracy == 0
-    viewed = evaluate(sees_black, data, attacks=["grid-3x3x1"], view=10)
-    assert viewed.attacks["grid-3x3x1"].accuracy == 1
+        Path("net.py").write_text("def make():\n    return lambda images: images.mean((2, 3))\n")
+        code, out, err = upright(*command, "--data", "npz:colours.npz", "--view", view)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+        assert not Path("run").exists()

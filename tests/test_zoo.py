@@ -196,13 +196,19 @@ class TestDamage:
         assert type(caught.value) is ValueError
         assert "\n" not in str(caught.value)
 
+    def test_a_card_of_a_family_that_is_not_here_is_not_called_damaged(self, entry):
+        content = entry.card_file.read_bytes()
+        entry.card_file.write_bytes(content.replace(b"shift(3px) rotate", b"wave(3px) rotate"))
+        with pytest.raises(ValueError, match="json: no family is called 'wave'; there are"):
+            zoo.card(NAME)
+
     @pytest.mark.parametrize(
         ("old", "new"),
         [
             (b"KL(rob, Wo-2)", b"LocNet(black)"),
             (b"KL(rob, Wo-2)", b"KL(rob"),
-            (b'"max_dx": 3.0', b'"max_dx": "3"'),
-            (b'"max_dx"', b'"far"'),
+            (b'"shift(3px) rotate(30)"', b'"shift(3miles) rotate(30)"'),
+            (b'"shift(3px) rotate(30)"', b'{"max_dx": "3"}'),
             (b'"split": "test"', b'"split": 1'),
             (b'"nat": 0.', b'"nat": 7.'),
             (b'"nat": 0.', b'"nat": NaN, "x": 0.'),

@@ -81,7 +81,7 @@ class TestText:
         assert re.search(r"\| grid-775 \| 77\.50 \| 77\.47( ± \d\.\d\d)? \| 10,000 \|", text)
         assert "`KL(rob, Wo-10)` on `cifar10`" in text
         assert "| λ | 8.0 |" in text
-        assert "shifts of at most 3 px, rotations of at most 30 degrees" in text
+        assert "shift by at most 3 px, rotate by at most 30 degrees" in text
         assert "airplane, automobile" in text
         assert "Images of 32 x 32 pixels" in text
         assert "of seed 0" in text

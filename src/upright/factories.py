@@ -29,6 +29,7 @@ __all__ = [
     "from_file",
     "from_module",
     "need_file",
+    "run_file",
 ]
 
 FILE = re.compile(r"(.+\.py)(?::(\w*))?")
@@ -104,6 +105,11 @@ def code_digest(name: str) -> str:
 
 def from_file(file: str, factory: str) -> Factory:
     """Run a Python file, and look into it."""
+    return _factory(file, run_file(file), factory)
+
+
+def run_file(file: str) -> ModuleType:
+    """Run a Python file; what it raises is said in one line."""
     path = need_file(file).resolve()
     _look_in(path.parent)
     # Not the file's own name: a file called random.py must not replace the module of that name.
@@ -117,7 +123,7 @@ def from_file(file: str, factory: str) -> Factory:
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         raise _blame(file, error, str(path)) from error
-    return _factory(file, module, factory)
+    return module
 
 
 def from_module(name: str, factory: str) -> Factory:
@@ -138,7 +144,7 @@ def need_file(name: str) -> Path:
     """Give the path of a file that exists."""
     path = Path(name).expanduser()
     if not path.is_file():
-        raise ValueError(f"{name}: no such file; give the path of the model's file")
+        raise ValueError(f"{name}: no such file; give the path of one")
     return path
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["first_space", "later_defaults", "space_text", "without_defaults"]
+__all__ = ["first_space", "later_defaults", "question_now", "space_text", "without_defaults"]
 
 
 def later_defaults(kind: type, *names: str) -> dict[str, Any]:
@@ -62,8 +62,28 @@ def first_space(text: str) -> Any:
     return dict(named) | {"unit": "px" if unit == "px" else "image"}
 
 
+def question_now(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what an evaluation of the first days was asked as it would be put now.
+
+    The steps of a climb were always the paper's then, which in its space are those of the axes.
+    """
+    now = {name: space_text(value) if name == "space" else value for name, value in asked.items()}
+    attacks = now.get("attacks")
+    if now.get("space") == _PAPER and isinstance(attacks, dict):
+        now["attacks"] = {
+            name: attack.replace(_FIRST_STEPS, "step_size=None")
+            if isinstance(attack, str)
+            else attack
+            for name, attack in attacks.items()
+        }
+    return now
+
+
+_PAPER = "shift(3px) rotate(30)"
+_FIRST_STEPS = "step_size=(0.03, 0.03, 0.3)"
 _FIRST = ("max_dx", "max_dy", "max_angle", "unit")
-_RIGID = re.compile(r"shift\(([\de.+]+)(px|%)(, ([\de.+]+)\2)?\) rotate\(([\de.+]+)\)")
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+_RIGID = re.compile(rf"shift\({_NUMBER}(px|%)(, {_NUMBER}\2)?\) rotate\({_NUMBER}\)")
 """With limits that mirror each other: others have two dots."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from upright.families import RIGID, Chain, Shift, Spatial, matrix_product
+from upright.families import RIGID, Chain, matrix_product
 
 __all__ = ["Pose"]
 
@@ -188,14 +188,7 @@ class Pose:
         return len(self.chain.families) > 1
 
     def _check_group(self) -> None:
-        first, *rest = self.chain.families
-        group = first.additive and not rest
-        if isinstance(first, Shift) and rest:
-            adds = all(isinstance(each, Spatial) and each.additive for each in rest)
-            apart = all(isinstance(each, Spatial) and each.conformal for each in rest)
-            flat = not any(isinstance(each, Spatial) and each.projective for each in rest)
-            group = adds and flat and (len(rest) == 1 or apart)
-        if not group:
+        if not self.chain.is_group:
             raise ValueError(
                 f"two poses of {' '.join(self.chain.names)} are not one pose of it; multiply their "
                 "matrices instead (pose.chain.matrix)"

@@ -17,6 +17,7 @@ Its levels are 255ths, as those of a uint8 image are.
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -121,11 +122,18 @@ def resample(
         ),
         -1,
     )
-    with torch.autocast(images.device.type, enabled=False):
+    with _in_full_precision(images.device.type):
         moved = F.grid_sample(
             pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
         )
     return moved.to(images.dtype)
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[object]:
+    """Without autocast, which not every device has."""
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
 
 
 def pixels_of(window: Window, like: Tensor) -> Points:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,9 @@ from upright.families import RIGID, Axis, Chain, chain_of
 from upright.pose import Pose
 
 __all__ = ["PAPER", "Space"]
+
+_MOST_POSES, _LEAST_COUNT = 7500, 3
+"""Of a grid that nobody gave counts for: poses in all, and of an axis that is made coarser."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,8 +151,18 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
 
     @property
     def usual_counts(self) -> tuple[int, ...]:
-        """The counts of a grid that nobody gave counts for; the paper's for its space."""
-        return tuple(axis.values for axis in self.axes)
+        """The counts of a grid that nobody gave counts for; the paper's for its space.
+
+        Not more poses in all than in the paper's largest grid: the finest axes get coarser first.
+
+        >>> Space.of("shift rotate zoom brightness contrast").usual_counts
+        (5, 5, 5, 5, 3, 3)
+        """
+        counts = [axis.values for axis in self.axes]
+        while math.prod(counts) > _MOST_POSES and max(counts) > _LEAST_COUNT:
+            finest = max(range(len(counts)), key=lambda place: (counts[place], place))
+            counts[finest] = max(_LEAST_COUNT, counts[finest] - 2)  # an odd number stays one
+        return tuple(counts)
 
     def sample(
         self,

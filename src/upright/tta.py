@@ -80,7 +80,8 @@ def tta(
         model: any callable from float images in [0, 1], N x C x H x W, to logits.
         poses: a number of random poses; or the name of an attack that lists its poses, such as
             ``grid-3x3x5``, or such an attack; or the poses themselves, of shape (M,).
-        space: where random poses and grids come from.
+        space: where random poses and grids come from, as a text such as ``shift(3px) rotate(30)``,
+            or a ``Space``.
         seed: of random poses, which are drawn once for all images.
         fill: what a pose uncovers, see ``warp``.
         interpolation: how images are resampled, see ``warp``.
@@ -89,10 +90,13 @@ def tta(
     >>> tta(model, "grid-1x1x5")(torch.rand(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     """
+    listed, box = _listed(poses), Space.of(space)
+    if isinstance(listed, CandidateSearch):
+        listed.check_space(box)
     return Averaged(
         model,
-        _listed(poses),
-        space=Space.of(space),
+        listed,
+        space=box,
         seed=seed,
         fill=fill,
         interpolation=interpolation,

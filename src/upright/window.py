@@ -42,6 +42,9 @@ class Window:
         return replace(self, top=0, left=0, height=height, width=width)
 
     def cut(self, images: Tensor) -> Tensor:
-        """Give the part of images that is in the window."""
+        """Give the part of images that is in the window, as a tensor of its own where it is one."""
+        if images.shape[-2:] == (self.height, self.width):
+            return images
         rows = slice(self.top, self.top + self.height)
-        return images[..., rows, self.left : self.left + self.width]
+        # Some kernels of networks read images as one block.
+        return images[..., rows, self.left : self.left + self.width].contiguous()

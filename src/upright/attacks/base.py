@@ -60,6 +60,9 @@ class Attack(abc.ABC):
         """Forward passes that ``worst_pose`` spends on one image."""
         return self.passes_per_image
 
+    def check_space(self, space: Space) -> None:  # noqa: B027
+        """Say what is wrong where this attack cannot search a space, before any model is asked."""
+
     @abc.abstractmethod
     def search(
         self, score: Score, space: Space, count: int, *, generator: torch.Generator

@@ -18,6 +18,8 @@ from upright.space import Space
 
 __all__ = ["GridSearch", "usual_grid"]
 
+_MOST_POSES = 100_000
+
 
 @dataclass(frozen=True)
 class GridSearch(CandidateSearch):
@@ -40,6 +42,9 @@ class GridSearch(CandidateSearch):
     def passes_per_image(self) -> int:
         return math.prod(self.counts)
 
+    def check_space(self, space: Space) -> None:
+        space.check_counts(self.counts)
+
     def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del count, generator  # the same for all images, and nothing is random
         return space.grid(self.counts)[:, None]
@@ -48,10 +53,16 @@ class GridSearch(CandidateSearch):
 def usual_grid(space: Space) -> GridSearch:
     """The grid over a space for which nobody gave counts; over the paper's, the paper's.
 
-    >>> print(usual_grid(PAPER), usual_grid(Space.of("shift rotate zoom")))
+    >>> print(usual_grid(Space()), usual_grid(Space.of("shift rotate zoom")))
     grid-775 grid-5x5x31x5
     """
-    return GridSearch(space.usual_counts)
+    grid = GridSearch(space.usual_counts)
+    if grid.passes_per_image > _MOST_POSES:
+        raise ValueError(
+            f"{space} has {len(space.axes)} axes, which is too many for a grid that nobody gave "
+            "counts for; name an attack, such as wo-100"
+        )
+    return grid
 
 
 _PAPER_GRIDS: dict[str, tuple[int, ...]] = {"775": (5, 5, 31), "7500": (10, 10, 75)}

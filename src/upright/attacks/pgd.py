@@ -48,6 +48,9 @@ class SpatialPGD(Attack):
     def passes_of_worst_pose(self) -> int:
         return self.steps if self.restarts == 1 else self.passes_per_image
 
+    def check_space(self, space: Space) -> None:
+        self._sizes(space)
+
     def search(
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:

@@ -20,6 +20,7 @@ from upright import __version__
 from upright.cli import data, zoo
 from upright.cli.demo import demo_command
 from upright.cli.evaluate import Evaluate
+from upright.cli.families import list_families
 from upright.cli.messages import one_line_warnings, say, say_error
 from upright.cli.oracle import oracle_command
 from upright.cli.report import Report
@@ -39,13 +40,14 @@ _COMMANDS: dict[str, Command | dict[str, Command]] = {
     "reproduce": Reproduce,
     "oracle": oracle_command,
     "report": Report,
+    "families": list_families,
     "data": {"fetch": data.fetch, "check": data.check, "list": data.list_sets},
     "zoo": {"list": zoo.list_models, "show": zoo.show, "add": zoo.add},
 }
 
 _DESCRIPTION = (
-    "Measure the worst-case accuracy of image classifiers under small rotations and translations, "
-    "and train classifiers in which it is high. "
+    "Measure the worst-case accuracy of image classifiers under small rotations, translations and "
+    "other transformations, and train classifiers in which it is high. "
     "`upright --version` gives the version."
 )
 

@@ -83,7 +83,8 @@ class Evaluate:
     """Count an answer as right where the true class is among the K largest logits."""
     space: _Text = None
     """What images are changed by, in quotes, as in "shift(10%) rotate(20) zoom(0.9..1.1)"; without,
-    the paper's "shift(3px) rotate(30)". `upright families` lists what there is."""
+    the paper's "shift(3px) rotate(30)". `upright families` lists what there is; one of your own is
+    FILE.py:NAME."""
     max_translation: _Limit = None
     """Short for the paper's space with another farthest shift along each axis, in pixels (3) or as
     a part of the image's size (10%)."""
@@ -98,7 +99,7 @@ class Evaluate:
     or of the fill's colour."""
     view: _Number = None
     """Let the model see the central N x N pixels of the moved images, so that what comes in from
-    outside them is real where images are larger."""
+    outside them is real where images are larger. Without, as a run of `upright train` was told."""
     split: Split = "test"
     """Which part of the data, where they have parts."""
     limit: _Number = None
@@ -218,7 +219,7 @@ class Evaluate:
 
     def _as_json(self, found: Measured) -> str:
         settings = found.settings
-        sizes = {"resize": settings.resize, "center_crop": settings.center_crop}
+        sizes = {name: getattr(settings, name) for name in ("resize", "center_crop", "view")}
         result = result_as_json(
             found.evaluation,
             options=asdict(self) | sizes,
@@ -290,7 +291,7 @@ class Evaluate:
             raise ValueError(
                 "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
-        if self.view is not None:
+        if self._view is not None:
             raise ValueError("the explorer shows whole images: leave out --view, or --save")
 
     def _shown(self, data: LabelledImages, attacks: Sequence[str], space: Space) -> Shown | None:
@@ -316,6 +317,13 @@ class Evaluate:
             return told
         return trained.recipe.resize, trained.recipe.center_crop
 
+    @property
+    def _view(self) -> int | None:
+        """What the model sees: as told, or else as the run was trained."""
+        if self.view is not None or self._trained is None:
+            return self.view
+        return self._trained.recipe.view
+
     @cached_property
     def _trained(self) -> Trained | None:
         return trained_as(self.model)
@@ -331,7 +339,7 @@ class Evaluate:
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,
-            view=self.view,
+            view=self._view,
             precision=self.precision,
             seed=self.seed,
             top=self.top,

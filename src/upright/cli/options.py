@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from upright.checks import warn_if_below_a_pixel
+from upright.factories import run_file
+from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
 from upright.space import Space
 
@@ -19,6 +23,8 @@ __all__ = [
     "parse_space",
     "writable",
 ]
+
+_OWN_FAMILY = re.compile(r"(\S+\.py):([\w-]+)")
 
 STDOUT = Path("-")
 """The name of a file that is no file, but what the command prints."""
@@ -35,28 +41,53 @@ def parse_space(
 
     The latter are in pixels (``3``) or of the image's size (``10%``), and in degrees.
     """
-    if space is not None:
-        if max_translation is not None or max_rotation is not None:
-            raise ValueError(
-                "--space has all limits: leave out --max-translation and --max-rotation, or write "
-                "'shift(3px) rotate(30)' into it"
-            )
-        found = Space.of(space)
+    if space is None:
+        found = Space(Chain((_shift(max_translation), _rotate(max_rotation))))
+    elif max_translation is None and max_rotation is None:
+        found = Space.of(_with_own_families(space))
     else:
-        shift = "3" if max_translation is None else max_translation
-        try:
-            found = Space.of(
-                f"shift({shift}) rotate({30 if max_rotation is None else max_rotation})"
-            )
-        except ValueError:
-            raise ValueError(
-                f"a translation of {shift!r} or a rotation of {max_rotation!r} is not understood; "
-                "give pixels, as in 3, or a part of the image's size, as in 10%, and degrees"
-            ) from None
+        raise ValueError(
+            "--space has all limits: leave out --max-translation and --max-rotation, or write "
+            "'shift(3px) rotate(30)' into it"
+        )
     for axis in found.axes:
         if axis.side is not None and axis.unit == "px":
             warn_if_below_a_pixel(axis.reach)
     return found
+
+
+def _shift(limit: str | None) -> Family:
+    try:
+        return Shift() if limit is None else Shift().limited([limit])
+    except ValueError:
+        raise ValueError(
+            f"a translation of {limit!r} is not understood; give pixels, as in 3, or a part of the "
+            "image's size, as in 10%"
+        ) from None
+
+
+def _rotate(limit: float | None) -> Family:
+    try:
+        return Rotate() if limit is None else Rotate().limited([str(limit)])
+    except ValueError:
+        raise ValueError(
+            f"a rotation of {limit} is not understood; give degrees, as in 30"
+        ) from None
+
+
+def _with_own_families(text: str) -> str:
+    """Run the files of families that are named as ``FILE.py:NAME``, and leave the plain names."""
+    for file, name in _OWN_FAMILY.findall(text):
+        _families_in(str(Path(file).expanduser().resolve()))
+        if name.lower() not in FAMILIES:
+            raise ValueError(f"{file} makes no family called {name!r} known; decorate it, @family")
+    return _OWN_FAMILY.sub(r"\2", text)
+
+
+@cache
+def _families_in(file: str) -> None:
+    """Run a file once: to run it again would make its families others."""
+    run_file(file)
 
 
 def parse_device(name: str | None) -> torch.device:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from upright.attacks import usual_grid
+from upright.checks import check_at_least_1
 from upright.cli.measured import Measured
 from upright.cli.messages import is_watched
 from upright.cli.options import parse_device, parse_space, writable
@@ -29,10 +31,11 @@ def oracle_command(
     classifier: Positional[Annotated[str, arg(metavar="CLASSIFIER")]],
     *,
     data: Annotated[str, arg(metavar="DATA")],
-    attack: Annotated[str, arg(metavar="NAME")] = "grid-775",
+    attack: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
     space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None,
     max_translation: Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")] = None,
     max_rotation: Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")] = None,
+    view: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
     limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
     precision: Precision = "float32",
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
@@ -46,10 +49,14 @@ def oracle_command(
         locnet: Folder of a run of `upright train "LocNet(black)"`.
         classifier: Any model that `upright evaluate` takes.
         data: glyphs, npz:FILE, folder:DIR, or another data set by name.
-        attack: How to search for the worst pose, with the LocNet's fill: grid-775, wo-10 or s-pgd.
-        space: What images are changed by, as in "shift(3px) rotate(30)", the paper's.
+        attack: How to search for the worst pose, with the LocNet's fill: grid-775, wo-10 or s-pgd;
+            without, a grid over the space, of the paper's grid-775.
+        space: What images are changed by, as in "shift(3px) rotate(30)", the paper's; of the
+            families that the LocNet finds.
         max_translation: Farthest shift along each axis, in pixels (3) or of the size (10%).
         max_rotation: Largest rotation either way, in degrees.
+        view: Let both see the central N x N pixels of moved images; without, as the LocNet was
+            trained.
         limit: Use the first N test images only.
         precision: Of the two networks.
         device: Where to compute, such as cpu or cuda; a GPU where there is one.
@@ -58,12 +65,15 @@ def oracle_command(
     commit()  # what is edited from now on is not what evaluates
     place = parse_device(device)
     box = parse_space(space, max_translation, max_rotation)
+    check_at_least_1(view=view)
     writable(record)
     locator = load_locator(locnet).to(place)
     runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
+    usual = Settings.of_run(RunDirectory.open(locnet).recipe)
     settings = replace(
-        Settings.of_run(RunDirectory.open(locnet).recipe),
+        usual,
         space=box,
+        view=usual.view if view is None else view,
         limit=limit,
         fill=locator.fill,
         precision=precision,
@@ -73,7 +83,7 @@ def oracle_command(
     evaluation = settings.evaluate(
         settings.in_precision(model),
         images,
-        attacks=[attack],
+        attacks=[attack or str(usual_grid(box))],
         only_accuracy=True,
         device=place,
         progress=is_watched(),

@@ -54,7 +54,8 @@ class Train:
     """Weight of the penalty; without, 8 for KL and 1 for L2."""
     space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None
     """What images are changed by, in quotes, as in "shift(10%) rotate(20) zoom(0.9..1.1)"; without,
-    the paper's "shift(3px) rotate(30)". `upright families` lists what there is."""
+    the paper's "shift(3px) rotate(30)". `upright families` lists what there is; one of your own is
+    FILE.py:NAME."""
     max_translation: Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")] = None
     """Short for the paper's space with another farthest shift along each axis, in pixels (3) or as
     a part of the image's size (10%)."""

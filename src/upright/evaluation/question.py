@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from upright.attacks import Attack, GridSearch, parse_attack
+from upright.attacks import Attack, parse_attack, usual_grid
 from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, check_options
-from upright.window import Window
 
 __all__ = ["Question", "named_attacks"]
 
@@ -39,20 +38,25 @@ class Question:
     def __post_init__(self) -> None:
         check_at_least_1(limit=self.limit, top=self.top, view=self.view)
         for attack in self.attacks.values():
-            if isinstance(attack, GridSearch):
-                self.space.check_counts(attack.counts)
+            attack.check_space(self.space)
         check_options(self.fill, self.interpolation, self.canvas)
 
     @staticmethod
     def of(
-        attacks: Sequence[str | Attack],
+        attacks: Sequence[str | Attack] | None,
         *,
+        space: Space | str = PAPER,
         generator: torch.Generator | None = None,
         **settings: Any,
     ) -> Question:
-        """Ask as ``evaluate`` is asked: attacks by name, and a generator that gives the seed."""
+        """Ask as ``evaluate`` is asked: attacks by name, and a generator that gives the seed.
+
+        Without attacks it is the grid that is usual for the space.
+        """
         seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
-        return Question(attacks=named_attacks(attacks), seed=seed, **settings)
+        box = Space.of(space)
+        asked = [usual_grid(box)] if attacks is None else attacks
+        return Question(attacks=named_attacks(asked), space=box, seed=seed, **settings)
 
     @property
     def passes_per_image(self) -> int:
@@ -74,7 +78,8 @@ class Question:
 
     def space_for(self, images: Tensor) -> Space:
         """Give the space with limits that fit what the model sees of images."""
-        return self.space.in_pixels(*Window.of(images, self.view).size)
+        height, width = images.shape[-2:] if self.view is None else (self.view, self.view)
+        return self.space.in_pixels(height, width)
 
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""

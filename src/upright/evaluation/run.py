@@ -55,7 +55,7 @@ def evaluate(
     model: checks.Model,
     data: Data,
     *,
-    attacks: Sequence[str | Attack] = ("grid-775",),
+    attacks: Sequence[str | Attack] | None = None,
     space: Space | str = PAPER,
     only_accuracy: bool = False,
     top: int = 1,
@@ -83,7 +83,9 @@ def evaluate(
             or uint8, N x C x H x W, or pictures of PIL; of a dict they are called ``pixel_values``,
             ``image``, ``img`` or ``images``, labels ``labels``, ``label``, ``target`` or
             ``targets``.
-        attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects.
+        attacks: names such as ``grid-775``, ``wo-10`` or ``s-pgd``, or ``Attack`` objects. Without
+            any, a grid: over the paper's space ``grid-775``, over others as is usual for their
+            axes.
         space: the poses to search, as a text such as ``shift(10%) rotate(20) zoom(0.9..1.1)``, or
             a ``Space``.
         only_accuracy: leave out the worst poses. An image that is fooled is then not asked again:
@@ -112,7 +114,7 @@ def evaluate(
     question = Question.of(
         attacks,
         generator=generator,
-        space=Space.of(space),
+        space=space,
         only_accuracy=only_accuracy,
         fill=fill,
         interpolation=interpolation,

@@ -22,7 +22,7 @@ from torch import Tensor
 from upright.evaluation.stream import Chunk
 from upright.files import write_whole
 from upright.identity import NOBODY
-from upright.later import space_text
+from upright.later import question_now
 
 __all__ = ["Piece", "State", "checksum", "load_state", "save_state"]
 
@@ -165,7 +165,7 @@ def load_state(path: Path, question: dict[str, object], *older: dict[str, object
             raise ValueError("its digest does not fit")
         asked, about = json.loads(metadata["question"]), json.loads(metadata["pieces"])
         _check(asked, about, arrays)
-        asked["space"] = space_text(asked.get("space"))
+        asked = question_now(asked)
         state = State(asked, _pieces(about, arrays), beside=metadata.get("beside"))
         state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
     except FileNotFoundError:  # another process that measures the same has just put it elsewhere

@@ -33,7 +33,7 @@ from upright.families.base import (
     matrix_of,
     matrix_product,
 )
-from upright.families.chain import RIGID, Chain, Stage, chain_of
+from upright.families.chain import RIGID, Chain, Stage, UnknownFamilyError, chain_of
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -59,6 +59,7 @@ __all__ = [
     "Spatial",
     "Stage",
     "Stretch",
+    "UnknownFamilyError",
     "Zoom",
     "chain_of",
     "cos_sin_degrees",

@@ -21,12 +21,16 @@ from upright.families.rotate import Rotate
 from upright.families.shift import Shift
 from upright.families.zoom import Zoom
 
-__all__ = ["RIGID", "Chain", "Stage", "chain_of"]
+__all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
 
 GRAMMAR = (
     "families one after another, each with its limits, as in 'shift(3px) rotate(30)' or "
     "'shift(10%) zoom(0.9..1.1) brightness(0.2)'"
 )
+
+
+class UnknownFamilyError(ValueError):
+    """A text names a family that is not known here: perhaps one of somebody's own."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,17 @@ class Chain:
         """Whether it moves points and does nothing else, so that it has a matrix."""
         return all(isinstance(each, Spatial) for each in self.families)
 
+    @cached_property
+    def is_group(self) -> bool:
+        """Whether one pose after another is a pose of it, and each has one that undoes it."""
+        first, *rest = self.families
+        if not rest:
+            return first.additive
+        behind = [each for each in rest if isinstance(each, Spatial) and each.additive]
+        flat = len(behind) == len(rest) and not any(each.projective for each in behind)
+        apart = len(rest) == 1 or all(each.conformal for each in behind)
+        return isinstance(first, Shift) and flat and apart
+
     def with_axes(self, axes: Sequence[Axis]) -> Chain:
         """Give the chain with other limits."""
         rest = list(axes)
@@ -183,8 +198,10 @@ def _family(name: str, limits: str | None) -> Family:
     if kind is None:
         near = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
         hint = f" (nearest: {near[0]})" if near else ""
-        raise ValueError(
-            f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}: write {GRAMMAR}"
+        raise UnknownFamilyError(
+            f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}, and of your own "
+            f"those whose file you import, or name on the command line as FILE.py:NAME: write "
+            f"{GRAMMAR}"
         )
     try:
         return kind() if limits is None else kind().limited(limits.split(","))

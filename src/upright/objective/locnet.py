@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.families import Spatial
 from upright.logits import ask
 from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
@@ -65,6 +66,7 @@ class LocNetLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.objective, self.space, self.draws = objective, Space.of(space), Draws(generator)
+        _check_spatial(self.space)
         self.interpolation: Interpolation = interpolation
         self.view = view
 
@@ -97,6 +99,15 @@ class LocNetLoss(nn.Module):
             natural_accuracy=None,
             transformed_accuracy=None,
             poses={},
+        )
+
+
+def _check_spatial(space: Space) -> None:
+    families = space.chain.families
+    if still := [each.name for each in families if not isinstance(each, Spatial)]:
+        raise ValueError(
+            f"a LocNet finds poses that a warp undoes, but {', '.join(still)} moves no points; "
+            "give a space of shift, rotate, zoom and others that do"
         )
 
 

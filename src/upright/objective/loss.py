@@ -92,6 +92,8 @@ class RegularizedLoss(nn.Module):
         super().__init__()
         parsed = Objective.parse(objective) if isinstance(objective, str) else objective
         self.objective, self.space = parsed, Space.of(space)
+        if parsed.attack is not None:
+            parsed.attack.check_space(self.space)
         self.criterion: Criterion = nn.CrossEntropyLoss() if criterion is None else criterion
         self.fill: Fill = fill
         self.interpolation: Interpolation = interpolation
@@ -154,7 +156,7 @@ class RegularizedLoss(nn.Module):
 
     def _seen(self, images: Tensor) -> Tensor:
         """What the model sees of images as they are."""
-        return images if self.view is None else Window.of(images, self.view).cut(images)
+        return Window.of(images, self.view).cut(images)
 
     def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""

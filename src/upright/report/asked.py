@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from upright.families import UnknownFamilyError
 from upright.records import Record
 from upright.space import PAPER, Space
 
@@ -73,7 +74,9 @@ def _in_words(name: str, value: Any) -> str:
     if name == "space":
         try:
             return Space.of(value).in_words()
-        except (TypeError, ValueError):  # of a file that anybody may have written
+        except UnknownFamilyError:  # of somebody's own, whose file nobody runs for it
+            return f"poses of {value}"
+        except ValueError:  # of a file that anybody may have written
             return "other poses"
     # Not formatted by: a record's own names are outside text.
     return _WORDS[name].format(value) if name in _WORDS else f"{name} {value}"

@@ -16,6 +16,7 @@ from upright.reproduce.record import FinishedRun
 from upright.reproduce.work import Precision, Task, measure_network
 from upright.train import RunDirectory, load_network
 from upright.train.network import is_own_code
+from upright.window import Window
 from upright.zoo import Card, Entry, entry_name, pack, unpack
 
 __all__ = ["add_to_zoo"]
@@ -55,6 +56,12 @@ def add_to_zoo(
             f"{path} trained {recipe.model}, and the zoo has networks of this package only: what "
             "others get must not run code"
         )
+    families = recipe.space.chain.families
+    if own := [each.name for each in families if not each.__module__.startswith("upright.")]:
+        raise ValueError(
+            f"{path} was trained on {', '.join(own)}, which others do not have: the zoo is of the "
+            "families of this package"
+        )
     if recipe.load_data("test").digest() == run.data_digest:
         raise ValueError(
             f"{recipe.data} has no test images apart from those that {path} was trained on; train "
@@ -72,11 +79,12 @@ def add_to_zoo(
         device=device,
         progress=progress,
     )
-    _, *size = recipe.load_data("test", limit=1).images.shape[1:]
+    images = recipe.load_data("test", limit=1).images
+    height, width = Window.of(images, recipe.view).size
     card = Card(
         name=entry.name,
         classes=run.classes,
-        image_shape=(run.channels, size[0], size[1]),
+        image_shape=(run.channels, height, width),
         train_digest=run.data_digest,
         weights_digest=hashlib.sha256(weights).hexdigest(),
         records=tuple(records),

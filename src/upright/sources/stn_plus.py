@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.evaluation import Locator, Oracle
+from upright.families import Chain, Size, Spatial
 from upright.logits import ask
 from upright.objective import LocNet, located_pose, parse_objective
 from upright.pose import Pose
@@ -55,8 +57,35 @@ class StnPlus(nn.Module):
         self.fill: Fill = fill
 
     def forward(self, images: Tensor) -> Tensor:
-        pose = self.locator(images)
-        return self.classifier(warp(images, pose.inverse(), fill=self.fill))
+        return self.classifier(warp(images, _inverse(self.locator(images)), fill=self.fill))
+
+
+class _Inverse(Spatial):
+    """What undoes a chain, by the same numbers: for chains that are no group."""
+
+    name: ClassVar[str] = "inverse"
+    projective: ClassVar[bool] = True
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__(chain.axes)
+        self.chain = chain
+
+    def matrix(self, values: Tensor, size: Size) -> Tensor:
+        return self.chain.inverse(values, size)
+
+    def inverse(self, values: Tensor, size: Size) -> Tensor:
+        return self.chain.matrix(values, size)
+
+
+def _inverse(pose: Pose) -> Pose:
+    """Give the pose that undoes another."""
+    chain = pose.chain
+    if not chain.is_spatial:
+        raise ValueError(
+            f"the locator finds poses of {' '.join(chain.names)}, which a warp cannot undo; let it "
+            "find shift, rotate, zoom and others that move points"
+        )
+    return pose.inverse() if chain.is_group else Pose(pose.values, Chain((_Inverse(chain),)))
 
 
 def each_network(model: Model, change: Callable[[Model], Model]) -> Model:

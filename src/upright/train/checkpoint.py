@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from upright.checks import SuspiciousInput
 from upright.factories import code_digest
+from upright.families import UnknownFamilyError
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
 from upright.train.network import build, check_code_is_here
@@ -151,6 +152,8 @@ class RunDirectory:
             raise ValueError(
                 f"{path} is not a run directory: cannot read {file.name}{advice}"
             ) from error
+        except UnknownFamilyError as error:
+            raise ValueError(f"{file}: {error}") from error
         except (*_DAMAGE, AttributeError) as error:
             reason = str(error).partition(" The grammar is\n")[0]
             raise ValueError(

@@ -31,6 +31,7 @@ from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_te
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
+from upright.window import Window
 
 __all__ = ["PLAIN", "Learner", "SlowPath", "Speed", "seeding_on"]
 
@@ -81,6 +82,7 @@ class Learner:
         sync_batch_norm: bool = False,
     ) -> None:
         self.recipe, self.device, self.speed = recipe, device, speed
+        Window.of(data.images, recipe.view)  # or there is nothing to see
         self.ranks, self._part = ranks, batch_part(recipe, ranks)
         if speed.graph:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest

@@ -18,6 +18,7 @@ from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
 from upright.logits import ask
 from upright.models import build_network
 from upright.train.recipe import Recipe
+from upright.window import Window
 
 __all__ = ["build", "check_code_is_here", "check_outputs", "is_own_code", "with_code_digest"]
 
@@ -59,7 +60,8 @@ def check_outputs(
     """Check, by one image, that a network of the user's own has an output for each class."""
     classes = len(recipe.outputs(data.classes))
     with torch.no_grad():
-        logits = ask(network.eval(), data.head(1).as_float().to(device))
+        image = data.head(1).as_float().to(device)
+        logits = ask(network.eval(), Window.of(image, recipe.view).cut(image))
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "

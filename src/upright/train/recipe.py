@@ -42,7 +42,7 @@ class Recipe:
     model_digest: str = ""
     """SHA-256 of the file of one's own network; ``train`` notes it."""
     space: Space = PAPER
-    """The poses that the objective's attack searches."""
+    """The poses that the objective's attack searches; may be given as its text."""
     interpolation: Interpolation = "bilinear"
     """How poses are applied to images, see ``warp``."""
     view: int | None = None
@@ -75,9 +75,13 @@ class Recipe:
     """Of the weights, the order of the images and everything that is drawn."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "space", Space.of(self.space))
         _check_kinds(self)
         parsed = parse_objective(self.objective)
-        is_std = isinstance(parsed, Objective) and parsed.attack is None
+        attack = parsed.attack if isinstance(parsed, Objective) else None
+        if attack is not None:
+            attack.check_space(self.space)
+        is_std = isinstance(parsed, Objective) and attack is None
         shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
         object.__setattr__(self, "objective", str(parsed))

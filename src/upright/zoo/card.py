@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from upright.families import UnknownFamilyError
 from upright.records import Record, from_json, to_json
 from upright.space import Space
 from upright.train import Recipe
@@ -88,6 +89,8 @@ def read_card(name: str, content: bytes) -> Card:
     """Read what ``write_card`` gave; what is wrong with it is said in one line."""
     try:
         return _card(name, json.loads(content))
+    except UnknownFamilyError:
+        raise
     except _DAMAGE as error:
         reason = str(error).partition(" The grammar is\n")[0]
         raise ValueError(" ".join(reason.split()) or type(error).__name__) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from upright.families import UnknownFamilyError
 from upright.files import plain_name, write_whole
 from upright.train import Recipe
 from upright.zoo.card import Card, read_card, write_card
@@ -74,6 +75,8 @@ class Entry:
             return read_card(self.name, self.card_file.read_bytes())
         except OSError as error:
             raise ValueError(f"{self.card_file} cannot be read; {_MEND}") from error
+        except UnknownFamilyError as error:
+            raise ValueError(f"{self.card_file}: {error}") from error
         except ValueError as error:
             raise ValueError(f"{self.card_file} is damaged ({error}); {_MEND}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from upright.objective import Objective, parse_objective
 from upright.records import Record
@@ -92,7 +93,8 @@ def _how_measured(card: Card, record: Record) -> str:
     return (
         f"{', '.join(metrics)}: these weights, computing in {asked['precision']}, on the "
         f"{asked['split']} images of `{record.dataset}`; {_space(record).in_words()}; "
-        f"{asked['fill']} fill, {asked['interpolation']} interpolation. On {record.hardware}, "
+        f"{asked['fill']} fill, {asked['interpolation']} interpolation{_seen(asked)}. "
+        f"On {record.hardware}, "
         f"{record.finished[:10]}, commit {record.commit or 'unknown'}."
     )
 
@@ -100,7 +102,7 @@ def _how_measured(card: Card, record: Record) -> str:
 def _training(card: Card) -> str:
     objective, seconds = parse_objective(card.recipe.objective), card.train_seconds
     fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
-    for name in ("resize", "center_crop", "model_digest"):  # of which most recipes say nothing
+    for name in ("resize", "center_crop", "view", "model_digest"):  # most recipes have none
         if not fields[name]:
             del fields[name]
     if isinstance(objective, Objective) and objective.penalty is not None:
@@ -127,9 +129,12 @@ def _limits(card: Card) -> Iterator[str]:
         yield "Trained without rotations: it is here to be compared with."
     else:
         yield f"Trained for {card.recipe.space.in_words()}, and for no others."
+    chains = [card.recipe.space.chain, *(_space(record).chain for record in card.records)]
+    known = {name for chain in chains for name in chain.names}
+    untried = [words for words, families in _UNTRIED.items() if not known & {*families}]
     yield (
-        "Nothing was trained or measured against noise, blur, weather, other colours, scale, "
-        "perspective or crafted pixels. Expect no robustness there."
+        f"Nothing was trained or measured against {', '.join(untried)} or crafted pixels. Expect "
+        "no robustness there."
     )
     yield "An attack tries a finite number of poses: the worst of all may be worse."
     yield f"One run, of seed {card.recipe.seed}. Another seed gives other numbers."
@@ -140,6 +145,21 @@ def _limits(card: Card) -> Iterator[str]:
             "The paper chose its settings by the accuracy on these test images: on new ones it may "
             "be lower."
         )
+
+
+_UNTRIED = {
+    "noise": (),
+    "blur": ("blur",),
+    "weather": (),
+    "other colours": ("brightness", "contrast", "gamma", "saturation", "hue"),
+    "scale": ("zoom", "stretch"),
+    "perspective": ("shear", "perspective"),
+}
+"""What a card warns of, unless one of these families was tried."""
+
+
+def _seen(asked: dict[str, Any]) -> str:
+    return "" if asked.get("view") is None else f", the central {asked['view']} pixels seen"
 
 
 def _space(record: Record) -> Space:
