@@ -231,6 +231,7 @@ class TestBatches:
 GROUPS = [
     *("shift", "rotate", "zoom", "stretch", "perspective"),
     *("shift rotate", "shift zoom", "shift stretch", "shift rotate zoom", "shift zoom rotate"),
+    *("rotate zoom", "zoom rotate"),
 ]
 NO_GROUPS = [
     *("shear", "blur", "shift shear", "shift perspective", "rotate shift", "shift rotate stretch"),
