@@ -52,7 +52,9 @@ def test_other_spellings(name: str, canonical: str) -> None:
     assert str(parse_attack(name)) == canonical
 
 
-@pytest.mark.parametrize("name", ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd"])
+@pytest.mark.parametrize(
+    "name", ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd"]
+)
 def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
     with pytest.raises(ValueError, match="no attack is called") as error:
         parse_attack(name)

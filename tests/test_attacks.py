@@ -17,10 +17,11 @@ from upright import (
     GridSearch,
     Pose,
     RandomSearch,
+    Space,
     SpatialPGD,
     WorstCase,
 )
-from upright.attacks import pick_worst
+from upright.attacks import pick_worst, usual_grid
 
 SPACE = rigid_box(max_dx=2.0, max_dy=3.0, max_angle=30.0)
 TOPS = torch.tensor([[0.3, -1.2, 7.0], [-1.9, 2.6, -29.0], [1.0, 0.0, 12.5], [0.0, 0.0, 0.0]])
@@ -121,6 +122,56 @@ class TestEveryAttack:
         assert torch.equal(torch.get_rng_state(), before)
 
 
+OTHERS = ["zoom", "rotate(-5..20) blur(2px)", "brightness(-0.1..0) stretch", "hue gamma shear"]
+
+
+class TestOtherSpaces:
+    """A score that rises towards the upper end of every axis, in units of its range."""
+
+    @pytest.mark.parametrize("text", OTHERS)
+    @pytest.mark.parametrize(
+        "attack", [RandomSearch(7), SpatialPGD(), SpatialPGD(steps=200)], ids=str
+    )
+    def test_attacks_climb_within_the_limits(self, attack: Attack, text: str) -> None:
+        space = Space.of(text)
+        ranges = torch.tensor([high - low for low, high in space.limits])
+        asked: list[Pose] = []
+
+        def score(pose: Pose) -> Tensor:
+            asked.append(pose)
+            return (pose.values / ranges).sum(-1)
+
+        found = attack.search(score, space, 30, generator=generator())
+        assert all(space.contains(pose).all() for pose in asked)
+        assert found.pose.chain == space.chain
+        start = space.sample(30, generator=generator()).values / ranges
+        assert found.score.mean() > start.sum(-1).mean()
+        if isinstance(attack, SpatialPGD) and attack.steps == 200:  # enough for the whole range
+            ends = torch.tensor([high for _, high in space.limits])
+            torch.testing.assert_close(found.pose.values, ends.expand(30, -1))
+
+    @pytest.mark.parametrize("text", OTHERS)
+    def test_a_step_is_half_a_per_cent_of_the_range_of_its_axis(self, text: str) -> None:
+        space = Space.of(text)
+        start = space.zeros(1)
+        moved = SpatialPGD()._step(lambda pose: pose.values.sum(-1), space, start)
+        expected = [(high - low) / 200 for low, high in space.limits]
+        assert moved.values[0].tolist() == pytest.approx(expected)
+
+    @pytest.mark.parametrize("text", OTHERS)
+    def test_a_grid_is_tried_whole(self, text: str) -> None:
+        space = Space.of(text)
+        attack = usual_grid(space)
+        found = attack.search(lambda pose: pose.values.sum(-1), space, 1, generator=generator())
+        assert found.forward_passes == attack.passes_per_image
+        assert found.pose.values.tolist() == [torch.tensor(space.limits)[:, 1].tolist()]
+
+    def test_step_sizes_for_another_number_of_axes_are_refused(self) -> None:
+        attack = SpatialPGD(step_size=(0.1, 0.1, 1.0))
+        with pytest.raises(ValueError, match="has 1 axes, but step_size has 3 numbers; give one"):
+            attack.search(lambda pose: pose.zoom, Space.of("zoom"), 2, generator=generator())
+
+
 class TestGridSearch:
     def test_finds_the_best_pose_of_the_grid(self) -> None:
         found = search(GridSearch((5, 4, 7)), Hill()).pose.values
@@ -157,7 +208,9 @@ class TestGridSearch:
 
     @pytest.mark.parametrize("counts", [(5, 5), (5, 5, 5, 5)])
     def test_counts_for_another_number_of_axes_are_refused(self, counts: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match=r"for each of its axes \(dx, dy, angle\), as in grid-"):
+        with pytest.raises(
+            ValueError, match=r"for each of its axes \(dx, dy, angle\), as in grid-"
+        ):
             search(GridSearch(counts), Hill())
 
 

@@ -22,6 +22,7 @@ from upright.cli.evaluate import Evaluate
 from upright.cli.train import Train
 from upright.data import registry as data_registry
 from upright.data.glyphs import glyphs
+from upright.families import FAMILIES
 from upright.models import build_network, network_forms
 from upright.models import registry as network_registry
 from upright.objective import notation
@@ -38,10 +39,13 @@ def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setattr(network_registry, "_NETWORKS", list(network_registry._NETWORKS))
     monkeypatch.setattr(data_registry, "_entries", dict(data_registry._entries))
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    families = dict(FAMILIES)
     monkeypatch.syspath_prepend(str(EXTEND))
     monkeypatch.chdir(tmp_path)
     with torch.random.fork_rng():
         yield
+    FAMILIES.clear()  # the very dict, which several modules hold
+    FAMILIES.update(families)
     for file in EXTEND.glob("*.py"):
         sys.modules.pop(file.stem, None)
 
@@ -107,13 +111,15 @@ def test_extensions_work_from_the_command_line(
         "train 'COS(rob, hill-2)' --data arrows --model blurnet-4 --steps 2 --batch 8 "
         "--train-images 16 --no-flips --out run",
         "evaluate run --data arrows --limit 8 --attack corners --attack hill-3",
+        "evaluate run --data arrows --limit 8 --attack hill-2 --space 'squeeze(1.1) vignette(0.3)'",
     ):
         monkeypatch.setattr(sys, "argv", ["my_upright.py", *shlex.split(line)])
         with pytest.raises(SystemExit) as stop:
             runpy.run_path(str(EXTEND / "my_upright.py"), run_name="__main__")
         assert stop.value.code == 0
     printed = capsys.readouterr().out
-    assert all(name in printed for name in ("COS(rob, hill-2)", "corners", "hill-3"))
+    known = ("COS(rob, hill-2)", "corners", "hill-3", "squeeze by", "vignette by 0 to 0.3")
+    assert all(name in printed for name in known)
 
 
 def test_every_extension_is_on_a_page_and_in_the_script() -> None:

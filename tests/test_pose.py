@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from reference import Array, matrix
 from upright import Pose
-from upright.families import RIGID, cos_sin_degrees
+from upright.families import RIGID, chain_of, cos_sin_degrees
 
 shifts = st.floats(-20, 20)
 angles = st.floats(-400, 400)
@@ -163,7 +163,9 @@ def test_indices_are_of_poses_and_never_of_columns() -> None:
     assert pose[chosen].values.equal(pose.values[:1])
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
 def test_copies_and_pickles_are_poses_too(again: Callable[[Pose], Pose]) -> None:
     pose = again(Pose.of(1.0, [2.0, 3.0], 4.0))
     assert pose.values.tolist() == [[1, 2, 4], [1, 3, 4]]
@@ -187,6 +189,12 @@ def test_to_changes_the_dtype_of_every_part() -> None:
     pose = Pose.zeros(2).to(dtype=torch.float64)
     assert {pose.dx.dtype, pose.dy.dtype, pose.angle.dtype} == {torch.float64}
     assert pose.device == torch.device("cpu")
+
+
+def test_poses_are_in_pixels_whatever_the_limits_are_in() -> None:
+    pose = Pose.made(chain_of("shift(10%)"), dx=1.5)
+    assert repr(pose) == "Pose(dx=[1.5] px, dy=[0.0] px)"
+    assert pose[0].in_words() == "dx 1.5 px, dy 0 px"
 
 
 def test_repr_names_the_units_and_cuts_long_batches() -> None:

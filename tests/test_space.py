@@ -52,11 +52,13 @@ class TestLimits:
     def test_impossible_limits_are_refused(self, limit: float) -> None:
         with pytest.raises(ValueError, match=f"'{limit}px' is no limit of dy"):
             rigid_box(max_dy=limit)
-        with pytest.raises(ValueError, match="dy: limits must be finite, with the identity between"):
+        with pytest.raises(
+            ValueError, match=r"dy: limits must be at most 1e\+15, the identity between"
+        ):
             Axis("dy", "px", -limit, limit)
 
     def test_unknown_unit_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="'2mm' is no limit of dx: .* px or % behind it"):
+        with pytest.raises(ValueError, match=r"'2mm' is no limit of dx: .* px or % behind it"):
             Space.of("shift(2mm)")
         with pytest.raises(ValueError, match="unit 'mm' is none of"):
             Axis("dx", "mm")  # type: ignore[arg-type]
@@ -68,6 +70,39 @@ class TestGrid:
         grid = PAPER.grid(counts)
         assert grid.shape == (size,)
         assert len({tuple(pose) for pose in grid.values.tolist()}) == size
+
+    @pytest.mark.parametrize("counts", [(5, 5, 31), (10, 10, 75), (1, 2, 3)])
+    def test_the_papers_poses_are_the_bits_that_they_were(self, counts: tuple[int, ...]) -> None:
+        """By the formula of the first days, when there were no other spaces."""
+        axes = [
+            limit * (torch.arange(1 - count, count, 2, dtype=torch.float64) / max(1, count - 1))
+            for limit, count in zip((3.0, 3.0, 30.0), counts, strict=True)
+        ]
+        parts = [part.flatten().float() for part in torch.meshgrid(*axes, indexing="ij")]
+        assert PAPER.grid(counts).values.equal(torch.stack(parts, -1))
+
+    @given(st.floats(0, 100), st.floats(0, 100), st.integers(2, 40))
+    def test_limits_that_do_not_mirror_each_other(self, down: float, up: float, count: int) -> None:
+        space = Space.of(f"rotate({-down!r}..{up!r})")
+        found = space.grid((count,)).angle.double().numpy()
+        np.testing.assert_allclose(found, np.linspace(-down, up, count), atol=1e-5)
+        assert (found[0], found[-1]) == (np.float32(-down), np.float32(up))
+        assert space.contains(space.grid((count,))).all()
+        assert space.grid((1,)).angle.tolist() == [0]
+
+    @given(st.floats(0, 100), st.integers(2, 40))
+    def test_an_axis_of_one_direction_starts_at_zero(self, limit: float, count: int) -> None:
+        found = Space.of(f"blur({limit!r}px)").grid((count,)).blur
+        assert found[0] == 0
+        assert found[-1] == np.float32(limit)
+        assert (found.diff() >= 0).all()
+
+    def test_the_last_axis_of_the_text_runs_fastest(self) -> None:
+        poses = Space.of("rotate(1) zoom(0.5..2) brightness(0.1)").grid((2, 3, 2))
+        assert poses.shape == (12,)
+        assert poses.angle.tolist() == [-1] * 6 + [1] * 6
+        assert poses.brightness.sign().tolist() == [-1, 1] * 6
+        assert poses.zoom.exp().tolist() == pytest.approx([0.5, 0.5, 1, 1, 2, 2] * 2)
 
     def test_values_are_evenly_spaced_with_both_ends(self) -> None:
         grid = PAPER.grid((5, 3, 31))
@@ -116,6 +151,17 @@ class TestSample:
         test = stats.kstest(values.numpy(), stats.uniform(-limit, 2 * limit).cdf)
         assert test.pvalue > 0.01
 
+    @pytest.mark.parametrize(
+        "text", ["rotate(-5..40)", "zoom(0.9..1.3)", "blur(2px)", "brightness(-0.3..0)"]
+    )
+    def test_draws_are_uniform_where_limits_do_not_mirror_each_other(self, text: str) -> None:
+        space = Space.of(text)
+        ((low, high),) = space.limits
+        drawn = space.sample(4000, generator=generator())
+        assert space.contains(drawn).all()
+        values = drawn.values[:, 0].double().numpy()
+        assert stats.kstest(values, stats.uniform(low, high - low).cdf).pvalue > 0.01
+
     def test_dx_dy_and_angle_are_independent(self) -> None:
         correlation = np.corrcoef(self.draws.values.double().numpy().T)
         assert np.abs(correlation - np.eye(3)).max() < 0.05
@@ -149,6 +195,19 @@ class TestProject:
     def test_poses_of_the_box_stay_where_they_are(self) -> None:
         inside = SPACE.sample(50, generator=generator())
         assert torch.equal(SPACE.project(inside).values, inside.values)
+
+    def test_limits_that_do_not_mirror_each_other(self) -> None:
+        space = Space.of("rotate(-5..40) blur(2px)")
+        pose = space.pose(angle=[-9.0, 50.0, 1.0], blur=[-1.0, 3.0, 0.5])
+        assert space.project(pose).values.tolist() == [[-5, 0], [40, 2], [1, 0.5]]
+        assert space.contains(pose).tolist() == [False, False, True]
+
+    def test_fractions_are_of_the_larger_limit_and_give_the_pose_back(self) -> None:
+        space = Space.of("rotate(-5..40) blur(2px) shift(0px)")
+        pose = space.pose(angle=[-5.0, 20.0], blur=[1.0, 2.0])
+        fractions = space.fractions(pose)
+        assert fractions.tolist() == [[-0.125, 0.5, 0, 0], [0.5, 1, 0, 0]]
+        assert space.at_fractions(fractions).values.equal(pose.values)
 
     def test_contains_looks_at_every_part(self) -> None:
         pose = Pose.of([2.0, 2.1, 0.0, 0.0], [3.0, 0.0, -3.1, 0.0], [30.0, 0.0, 0.0, -30.5])

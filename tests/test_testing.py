@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import PAPER, Pose, warp
+from upright import PAPER, Pose, Space, warp
 from upright.models.group_conv import P4, P4M, GroupPool, LiftingConv
 from upright.testing import (
     Transformation,
@@ -88,6 +88,19 @@ def test_poses_of_a_space_are_tried_one_by_one() -> None:
     assert found == pytest.approx(expected)
     # Resampling is linear: brightness can be changed before or after.
     assert equivariance_error(lambda images: 2 * images, images, moved_by(poses)) < 1e-12
+
+
+def test_poses_of_any_space_are_tried() -> None:
+    poses = Space.of("zoom(1.25) brightness(0..0.2) blur(1px)").grid((2, 2, 1))
+    names = [motion.name for motion in moved_by(poses)]
+    assert names[0] == "at zoom 0.8x, brightness 0, blur 0 px"
+    assert names[-1] == "at zoom 1.25x, brightness 0.2, blur 0 px"
+    images = 0.5 * noise(2, 3, 8, 8)
+    brighter = moved_by(poses.like(poses.values * torch.tensor([0.0, 1.0, 0.0])))
+    assert invariance_error(lambda x: x, images, brighter) == pytest.approx(0.2)
+    assert_invariant(
+        lambda x: x - x.mean((1, 2, 3), keepdim=True), images, brighter, tolerance=1e-6
+    )
 
 
 def test_a_network_that_is_exact_passes() -> None:

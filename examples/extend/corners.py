@@ -28,7 +28,7 @@ class CornerSearch(CandidateSearch):
 
     def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         del count, generator  # the same for every image, and nothing is random
-        return Pose.cat([Pose.zeros(1), space.grid((2, 2, 2))])[:, None]
+        return Pose.cat([space.zeros(1), space.grid((2, 2, 2))])[:, None]
 
 
 @attack_name("corners", "corners")

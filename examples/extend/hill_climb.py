@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from upright import Attack, Pose, Score, Space, WorstCase
+from upright import Attack, Score, Space, WorstCase
 from upright.attacks import attack_name
 
 __all__ = ["HillClimb"]
@@ -35,10 +35,10 @@ class HillClimb(Attack):
         value = score(best)
         for _ in range(self.steps):
             move = space.sample(count, generator=generator).values / 4
-            tried = space.project(Pose(best.values + move))
+            tried = space.project(best.like(best.values + move))
             found = score(tried)
             better = (found > value).to(tried.device)
-            best = Pose(torch.where(better[:, None], tried.values, best.values))
+            best = best.like(torch.where(better[:, None], tried.values, best.values))
             value = torch.maximum(value, found)
         return WorstCase(best, value, self.passes_per_image * count)
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from upright.families import RIGID, Chain, matrix_product
+from upright.families import RIGID, Chain, Shift, matrix_product
 
 __all__ = ["Pose"]
 
@@ -135,7 +135,7 @@ class Pose:
         return self.like(self.values[places])
 
     def __repr__(self) -> str:
-        units = {"factor": "(log of a factor)"}
+        units = {"factor": "(log of a factor)", "%": "px"}  # only limits are in per cent
         parts = [
             f"{axis.name}={_shown(column)} {units.get(axis.unit, axis.unit)}".rstrip()
             for axis, column in zip(self.chain.axes, self.values.unbind(-1), strict=True)
@@ -160,8 +160,8 @@ class Pose:
     def compose(self, then: Pose) -> Pose:
         """Give the one pose that acts as this pose followed by ``then``.
 
-        For chains whose poses are a group: a single family whose poses add up, or such a family
-        behind a shift, or turns and zooms.
+        For chains whose poses are a group: a single family whose poses add up, or turns and zooms;
+        or a shift with either of these behind it, if it is no perspective.
 
         >>> Pose.of(dx=1).compose(then=Pose.of(angle=90))
         Pose(dx=[0.0] px, dy=[-1.0] px, angle=[90.0] degrees)
@@ -185,7 +185,7 @@ class Pose:
 
     @property
     def _shifts_others(self) -> bool:
-        return len(self.chain.families) > 1
+        return isinstance(self.chain.families[0], Shift) and len(self.chain.families) > 1
 
     def _check_group(self) -> None:
         if not self.chain.is_group:

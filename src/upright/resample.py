@@ -46,6 +46,9 @@ FILLS = ("black", "reflection", "border")
 Interpolation = Literal["nearest", "bilinear", "bicubic", "bilinear-twice"]
 """How a value between pixels is made."""
 
+Points = tuple[Tensor, Tensor]
+"""x and y, in pixels from a centre."""
+
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
@@ -86,21 +89,21 @@ def resample_window(
 def resample(
     images: Tensor,
     maps: Tensor,
-    points: Tensor,
+    points: Tensor | Points,
     *,
     centre: tuple[float, float] | None = None,
     fill: Fill = "black",
     interpolation: str = "bilinear",
     projective: bool = False,
 ) -> Tensor:
-    """Sample images in turn where their maps take some points, 2 x R x S: M x C x R x S.
+    """Sample images in turn where their maps take some points, R x S: M x C x R x S.
 
     Never in half precision, which cannot hold a position to a useful fraction of a pixel.
 
     Args:
         images: N x C x H x W.
         maps: M x 3 x 3, where M is a multiple of N.
-        points: x and y in pixels.
+        points: x and y in pixels, each of a shape that broadcasts to R x S.
         centre: the row and column of the point 0, 0; by default the image's own centre.
         fill: what lies outside.
         interpolation: ``nearest``, ``bilinear`` or ``bicubic``.
@@ -133,12 +136,12 @@ def _in_full_precision(device: str) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False)
 
 
-def pixels_of(window: Window, like: Tensor) -> Tensor:
-    """Give the pixels of a window as points about what is seen: 2 x height x width."""
+def pixels_of(window: Window, like: Tensor) -> Points:
+    """Give the pixels of a window as points about what is seen: x of columns and y of rows."""
     middle_y, middle_x = window.centre
     x = torch.arange(window.width, device=like.device, dtype=like.dtype) + (window.left - middle_x)
     y = torch.arange(window.height, device=like.device, dtype=like.dtype) + (window.top - middle_y)
-    return torch.stack(torch.meshgrid(x, y, indexing="xy"))
+    return x, y[:, None]
 
 
 def has_kernel(images: Tensor) -> bool:
@@ -154,7 +157,7 @@ def has_kernel(images: Tensor) -> bool:
 
 
 def _positions(
-    maps: Tensor, points: Tensor, centre: tuple[float, float], *, projective: bool
+    maps: Tensor, points: Tensor | Points, centre: tuple[float, float], *, projective: bool
 ) -> tuple[Tensor, Tensor]:
     """Where points are read, as columns and rows of the image: x and y, each M x R x S."""
     rows = [row[..., None, None].unbind(1) for row in maps.unbind(1)]

@@ -66,7 +66,8 @@ class Space:
             between = pose.inverse()[:, None].compose(then=pose[None, :])
             farthest = _nearest_turns(between).abs().amax((0, 1))
             largest = torch.maximum(largest, farthest)
-        limits = zip(chain.axes, largest.tolist(), strict=True)
+        axes = [axis.in_pixels(1, 1) for axis in chain.axes]  # poses are, whatever the limits were
+        limits = zip(axes, largest.tolist(), strict=True)
         return Space(chain.with_axes([replace(axis, low=-far, high=far) for axis, far in limits]))
 
     def __str__(self) -> str:
@@ -175,8 +176,8 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
         # Plain numbers, not a tensor of limits: a CUDA graph cannot capture a copy from the host.
         for place, (low, high) in enumerate(self.limits):
             poses[..., place].mul_(high - low)
-            if low != -high:
-                poses[..., place].add_((low + high) / 2)
+            if low != -high:  # clamped, as the sum may be rounded beyond a limit
+                poses[..., place].add_((low + high) / 2).clamp_(low, high)
         return Pose(poses, self.chain)
 
     def project(self, pose: Pose) -> Pose:

@@ -162,9 +162,12 @@ def _resampled_twice(
     To shift by a part of a pixel is to mix four shifts by whole pixels, each of which is one
     resampling with the turn.
     """
-    if not isinstance(stage.families[0], Shift):
+    shifts = [isinstance(each, Shift) for each in stage.families]
+    if not any(shifts):
+        return _resampled(images, stage, values, window, fill, "bilinear")
+    if not shifts[0]:
         raise ValueError(
-            "bilinear-twice shifts what was resampled before: give a space that begins with shift"
+            "bilinear-twice shifts what was resampled before: give a space with shift in front"
         )
     dx, dy, *rest = values.unbind(-1)
     mixed = torch.zeros((), dtype=images.dtype, device=images.device)

@@ -1,8 +1,11 @@
 """Families of transformations: one file for each.
 
 Each names its axes and says how to apply them: by a matrix, if it moves points, or by a map of
-pixels. ``Chain`` puts families one after another.
+pixels. ``Chain`` puts families one after another. A new file in this folder is found by itself.
 """
+
+import importlib
+import pkgutil
 
 # In the order in which messages name them.
 from upright.families.shift import Shift  # isort: skip
@@ -31,6 +34,9 @@ from upright.families.base import (
     matrix_product,
 )
 from upright.families.chain import RIGID, Chain, Stage, UnknownFamilyError, chain_of
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "FAMILIES",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +27,10 @@ _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _LIMIT = re.compile(rf"\s*({_NUMBER})\s*([^\s\d.+-]*)\s*")
 _DIGITS = 12
 """Of a factor in a text. More would be those of the rounding by its logarithm."""
+_SAME = 1e-11
+"""Logarithms of factors that differ by less, such as 0.909090909091 and 1 / 1.1, are the same."""
+_MOST = {"factor": 690.0}
+"""The largest limit, where it is not 1e15: beyond, factors have no inverse."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Axis:
         name: of the column; no other family has one that is called so.
         unit: of its values. A ``factor`` is held as its natural logarithm, so that 0 is the
             identity, and shown as itself.
-        low: at most 0.
+        low: at most 0; where it is 0, the axis has one direction, and texts cannot give it another.
         high: at least 0.
         side: of which side of the image a limit in per cent is a part; none for axes that have no
             such limits.
@@ -55,13 +58,26 @@ class Axis:
     period: float | None = None
 
     def __post_init__(self) -> None:
-        if not -sys.float_info.max <= self.low <= 0 <= self.high <= sys.float_info.max:
-            raise ValueError(
-                f"{self.name}: limits must be finite, with the identity between them, but are "
-                f"{self._show(self.low)} and {self._show(self.high)}"
-            )
         if self.unit not in _SUFFIXES:
             raise ValueError(f"{self.name}: unit {self.unit!r} is none of {sorted(_SUFFIXES)}")
+        most = _MOST.get(self.unit, 1e15)
+        if not -most <= self.low <= 0 <= self.high <= most:
+            logarithms = " (logarithms of factors)" if self.unit == "factor" else ""
+            raise ValueError(
+                f"{self.name}: limits must be at most {most:g}, the identity between them, but are "
+                f"{self.low:g} and {self.high:g}{logarithms}"
+            )
+        if self.unit == "factor":
+            self._keep_what_a_text_keeps()
+
+    def _keep_what_a_text_keeps(self) -> None:
+        """Round factors to the digits of a text, so that a text gives back the very limits."""
+        texts = self._show(self.low), self._show(self.high)
+        low, high = (math.log(float(text)) for text in texts)
+        if abs(low + high) < _SAME:  # the shorter text is what was meant
+            low, high = (low, -low) if len(texts[0]) < len(texts[1]) else (-high, high)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
     @property
     def reach(self) -> float:
@@ -89,7 +105,8 @@ class Axis:
         # Fractions of the limit, as linspace can miss the zero by a rounding error.
         parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
         values = (self.high - self.low) / 2 * parts + self.middle
-        return values.clamp(self.low, self.high)
+        values[0], values[-1] = self.low, self.high  # whatever the rounding
+        return values
 
     def in_pixels(self, height: int, width: int) -> Axis:
         """Resolve limits that are relative to the image's size."""
@@ -106,8 +123,7 @@ class Axis:
         """
         if self.unit == "factor":
             return f"{math.exp(value):.4g}x"
-        gap = "" if self.unit in ("%", "") else " "
-        return f"{value:g}{gap}{self.unit}"
+        return f"{value:g} {self._plain_unit}".rstrip()
 
     def limited(self, text: str) -> Axis:
         """Read limits: one number for both ways, or two with ``..`` between them.
@@ -129,6 +145,10 @@ class Axis:
             reach = abs(reach) if self.unit == "factor" else reach
             low, high = (0.0 if self.low == 0 else -reach), reach
         kept: Unit = unit if unit in ("px", "%") else self.unit  # type: ignore[assignment]
+        if self.low == 0 > low:
+            raise ValueError(
+                f"{text.strip()!r} is no limit of {self.name}: it has one direction, from 0 on"
+            )
         if low > high:
             raise ValueError(
                 f"{text.strip()!r} is no limit of {self.name}: the lower one comes first"
@@ -151,32 +171,32 @@ class Axis:
         'at most 30 degrees'
         """
         unit = {"%": "% of the image", "factor": "times", "": ""}.get(self.unit, self.unit)
-        low, high = self._show(self.low), self._show(self.high)
-        plain = f"at most {high}" if -self.low in (0, self.high) else f"{low} to {high}"
-        if self.unit == "factor":
-            plain = f"{low} to {high}"
-        return f"{plain} {unit}".strip()
+        low, high = self._show(self.low, 4), self._show(self.high, 4)
+        mirrored = self.low == -self.high and self.unit != "factor"
+        return f"{f'at most {high}' if mirrored else f'{low} to {high}'} {unit}".strip()
 
     @property
     def _plain_unit(self) -> str:
+        """Of values, which are never relative to the image."""
         return "px" if self.unit == "%" else self.unit
 
     def _read(self, text: str) -> tuple[float, str]:
         """A number and its unit, if it has one."""
         match = _LIMIT.fullmatch(text)
         known = [each for each in _SUFFIXES[self.unit] if each != "%" or self.side]
-        if match is None or match[2] not in ("", *known):
+        if match is None or match[2].lower() not in ("", *known):
             units = f", with {' or '.join(known)} behind it" if known else ""
             raise ValueError(f"{text.strip()!r} is no limit of {self.name}: give a number{units}")
         number = float(match[1])
         if not math.isfinite(number) or (self.unit == "factor" and number <= 0):
             raise ValueError(f"{text.strip()!r} is no limit of {self.name}")
-        return number, match[2]
+        return number, match[2].lower()
 
     def _stored(self, number: float) -> float:
-        return math.log(float(f"{number:.{_DIGITS}g}")) if self.unit == "factor" else number
+        return math.log(number) if self.unit == "factor" else number
 
-    def _show(self, value: float) -> str:
+    def _show(self, value: float, digits: int = _DIGITS) -> str:
+        """A limit; of a factor, which is rounded in any case, so many digits."""
         if self.unit == "factor":
-            return f"{math.exp(value):.{_DIGITS}g}"
+            return f"{math.exp(value):.{digits}g}"
         return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)

@@ -10,6 +10,7 @@ are: the family on the right acts first.
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -20,6 +21,7 @@ from upright.families.axis import Axis
 
 __all__ = [
     "FAMILIES",
+    "RESERVED",
     "Family",
     "OfPixels",
     "Size",
@@ -109,11 +111,36 @@ class OfPixels(Family):
 FAMILIES: dict[str, type[Family]] = {}
 """All families by name."""
 
+RESERVED = frozenset(
+    [
+        "cat",
+        "chain",
+        "compose",
+        "device",
+        "in_words",
+        "inverse",
+        "like",
+        "made",
+        "of",
+        "shape",
+        "split",
+        "to",
+        "values",
+        "zeros",
+    ]
+)
+"""What a pose has beside its columns."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _Kind = TypeVar("_Kind", bound=type[Family])
 
 
 def family(kind: _Kind) -> _Kind:
     """Make a family known by its name, to all texts of spaces."""
+    if not _NAME.fullmatch(kind.name):
+        raise ValueError(f"{kind.name!r} is no name of a family: take small letters, as in 'zoom'")
+    if reserved := sorted(RESERVED & {axis.name for axis in kind.axes}):
+        raise ValueError(f"poses have something else called {', '.join(reserved)}: rename the axis")
     taken = {
         axis.name for known in FAMILIES.values() for axis in known.axes if not _same(known, kind)
     }

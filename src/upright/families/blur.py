@@ -13,7 +13,7 @@ from upright.families.base import OfPixels, family
 
 __all__ = ["Blur"]
 
-_TINY = 1e-12
+_TINY = 1e-16
 """Square pixels: what a Gaussian without width is taken for."""
 
 

@@ -136,10 +136,10 @@ class Chain:
         first, *rest = self.families
         if not rest:
             return first.additive
-        behind = [each for each in rest if isinstance(each, Spatial) and each.additive]
-        flat = len(behind) == len(rest) and not any(each.projective for each in behind)
-        apart = len(rest) == 1 or all(each.conformal for each in behind)
-        return isinstance(first, Shift) and flat and apart
+        others = rest if isinstance(first, Shift) else self.families
+        adding = [each for each in others if isinstance(each, Spatial) and each.additive]
+        flat = len(adding) == len(others) and not any(each.projective for each in adding)
+        return flat and (len(adding) == 1 or all(each.conformal for each in adding))
 
     def with_axes(self, axes: Sequence[Axis]) -> Chain:
         """Give the chain with other limits."""
@@ -187,7 +187,10 @@ def chain_of(text: str) -> Chain:
             raise ValueError(f"{text[place:].strip()!r} is not understood; write {GRAMMAR}")
         families.append(_family(match[1], match[2]))
         place = match.end()
-    return Chain(tuple(families))
+    try:
+        return Chain(tuple(families))
+    except ValueError as error:
+        raise ValueError(f"{error}; write {GRAMMAR}") from None
 
 
 def _family(name: str, limits: str | None) -> Family:

@@ -24,7 +24,9 @@ class Gamma(OfPixels):
 
     def apply(self, images: Tensor, values: Tensor) -> Tensor:
         power = values[..., 0].exp()
-        raised = images.clamp(0, 1).pow(power)
+        # Black stays black, with no slope: that of a power below 1 has no end there.
+        lit = images > 0
+        raised = torch.where(lit, torch.where(lit, images, 1).clamp(max=1).pow(power), 0)
         # A library's first power need not be the number itself to the last bit; its slope is right.
         exact = images.detach() + (raised - raised.detach())
         return torch.where(power == 1, exact, raised)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -23,6 +24,13 @@ class Shear(Spatial):
 
     name: ClassVar[str] = "shear"
     axes = (Axis("shear_x", "degrees", -10.0, 10.0), Axis("shear_y", "degrees", -10.0, 10.0))
+
+    def __init__(self, axes: Sequence[Axis] | None = None) -> None:
+        super().__init__(axes)
+        if sum(axis.reach for axis in self.axes) >= 90:  # both ways at once
+            raise ValueError(
+                "shear by so much leaves no image: both angles together must be below 90 degrees"
+            )
 
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         del size
