@@ -97,8 +97,13 @@ class Axis:
     def spread(self, count: int) -> Tensor:
         """Give ``count`` evenly spaced values, ends included, in float64; a single one is 0.
 
-        >>> Axis("blur", "px", 0, 2).spread(3)
-        tensor([0., 1., 2.], dtype=torch.float64)
+        An odd number of them has the identity among them: where limits do not mirror each other,
+        the inner value that is nearest to it.
+
+        >>> Axis("blur", "px", 0, 2).spread(3).tolist()
+        [0.0, 1.0, 2.0]
+        >>> Axis("angle", "degrees", -10, 20).spread(5).tolist()
+        [-10.0, 0.0, 5.0, 12.5, 20.0]
         """
         if count == 1:
             return torch.zeros(1, dtype=torch.float64)
@@ -106,6 +111,8 @@ class Axis:
         parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
         values = (self.high - self.low) / 2 * parts + self.middle
         values[0], values[-1] = self.low, self.high  # whatever the rounding
+        if count % 2 and self.low < 0 < self.high:
+            values[1 + values[1:-1].abs().argmin()] = 0.0
         return values
 
     def in_pixels(self, height: int, width: int) -> Axis:
