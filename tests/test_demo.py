@@ -15,7 +15,7 @@ from upright.demo import METHODS, _grid, _Job, _Lines, _recipe, _table, _train_a
 from upright.records import read
 from upright.report.figures import Outcome
 from upright.report.saved import read_saved, record_id
-from upright.space import Space
+from upright.space import PAPER, Space
 
 
 def test_demo_trains_evaluates_and_draws(
@@ -113,11 +113,11 @@ def test_elsewhere_a_line_comes_when_something_changes(tmp_path: Path) -> None:
 
 
 def test_it_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Path] = []
-    monkeypatch.setattr(demo, "main", asked.append)
+    asked: list[tuple[Path, str]] = []
+    monkeypatch.setattr(demo, "main", lambda out, *, space: asked.append((out, str(space))))
     assert cli_main(["demo"]) == 0
-    assert cli_main(["demo", "--out", "elsewhere"]) == 0
-    assert asked == [Path("runs/demo"), Path("elsewhere")]
+    assert cli_main(["demo", "--out", "elsewhere", "--space", "zoom(2)"]) == 0
+    assert asked == [(Path("runs/demo"), str(PAPER)), (Path("elsewhere"), "zoom(0.5..2)")]
 
 
 def test_table_gives_the_part_of_the_error_that_a_method_removes() -> None:

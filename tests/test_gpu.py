@@ -11,6 +11,7 @@ import torch
 
 from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
+from upright.evaluation import Oracle
 from upright.models import FusedResNet, FusedTraining, build_network
 from upright.models.fused import both_ways, stage
 from upright.models.fused.both_ways import BothWays
@@ -363,6 +364,14 @@ def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:
     fast = evaluate(FusedResNet(model).freeze(), few, attacks=["grid-3x3x5"], device=CUDA)
     differing = exact.attacks["grid-3x3x5"].correct != fast.attacks["grid-3x3x5"].correct
     assert differing.float().mean() <= 0.02
+
+
+def test_an_oracle_is_evaluated_where_its_images_are() -> None:
+    network, data = build_network("convnet").to(CUDA).eval(), digits(16)
+    oracle = Oracle(lambda moved: Pose.zeros(len(moved), device=moved.device), network).eval()
+    found = evaluate(oracle, (data.images, data.labels), attacks=["grid-2x2x2"], device=CUDA)
+    plain = evaluate(network, (data.images, data.labels), attacks=["grid-2x2x2"], device=CUDA)
+    assert found.attacks["grid-2x2x2"].correct.equal(plain.attacks["grid-2x2x2"].correct)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")

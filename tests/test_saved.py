@@ -159,7 +159,7 @@ def test_models_go_side_by_side_and_one_that_is_saved_again_replaces_itself(save
         (["--max-rotation", "20"], "saved holds other images or another grid"),
         (["--space", "shift rotate zoom"], "needs a count of at least 1 for each of its axes"),
         (["--space", "shift(400px) rotate(30)"], "dx goes too far: at most 400 px"),
-        (["--fill", "border"], "the explorer turns images with black around them"),
+        (["--fill", "border"], "the explorer moves images with black around them"),
         (["--save-images", "0"], "save_images must be at least 1"),
         (["--save", "models.py"], "cannot be written"),
     ],

@@ -284,7 +284,7 @@ class Evaluate:
         check_at_least_1(save_images=self.save_images)
         if (self.fill, self.interpolation) != ("black", "bilinear"):
             raise ValueError(
-                "the explorer turns images with black around them and bilinear interpolation: "
+                "the explorer moves images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
             )
         if self.top > 1:

@@ -61,4 +61,4 @@ class Oracle(nn.Module):
                 f"{pose.chain}; give both the same families"
             )
         seen = found.values.reshape(*moved.shape[:-3], -1)
-        return warp(images, pose.like(pose.values - seen), **way)
+        return warp(images, pose.like(pose.values.to(seen) - seen), **way)
