@@ -135,7 +135,7 @@ def _records(path: Path) -> tuple[Record, ...]:
 
 def _question(record: Record) -> tuple[str, str, str]:
     (attack,) = set(record.measured) - {"nat"}
-    return record.recipe_hash, record.evaluation["space"], attack
+    return record.recipe_hash, str(Space.of(record.evaluation["space"])), attack
 
 
 def tables(records: Sequence[Record]) -> dict[str, str]:

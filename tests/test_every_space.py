@@ -62,12 +62,14 @@ def network() -> nn.Module:
 
 
 def by_hand(space: Space, counts: tuple[int, ...]) -> list[list[float]]:
-    """A grid, from the limits alone: evenly spaced values, the first axis slowest."""
-    ends = [(axis.low, axis.high) for axis in space.axes]
-    values = [
-        [0.0] if count == 1 else [low + (high - low) * i / (count - 1) for i in range(count)]
-        for (low, high), count in zip(ends, counts, strict=True)
-    ]
+    """A grid of two or three values, from the limits alone; the first axis is the slowest.
+
+    Of three the inner one is the identity, if that is inside.
+    """
+    values = []
+    for axis, count in zip(space.axes, counts, strict=True):
+        inner = 0.0 if axis.low < 0 < axis.high else (axis.low + axis.high) / 2
+        values.append([axis.low, inner, axis.high] if count == 3 else [axis.low, axis.high])
     return [list(pose) for pose in product(*values)]
 
 

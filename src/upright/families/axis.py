@@ -164,10 +164,16 @@ class Axis:
 
     @property
     def written(self) -> str:
-        """Its limits as ``limited`` reads them."""
+        """Its limits as ``limited`` reads them: both, where one does not say the other.
+
+        A factor has both where both are short: 0.8..1.25, but 1.5 for 0.666666666667..1.5.
+        """
         unit = self.unit if self.unit in ("px", "%") else ""
         low, high = self._show(self.low), self._show(self.high)
-        mirrored = self.low == -self.high and self.unit != "factor"
+        mirrored = self.low == -self.high
+        if self.unit == "factor":
+            mirrored &= max(len(low), len(high)) > _DIGITS // 2
+            high = min(low, high, key=len) if mirrored else high
         return f"{high}{unit}" if mirrored else f"{low}..{high}{unit}"
 
     @property

@@ -178,7 +178,7 @@ def chain_of(text: str) -> Chain:
     """Read a chain with its limits; ``str`` gives the text back.
 
     >>> chain_of("rotate(-10..30) zoom(1.2)")
-    rotate(-10..30) zoom(0.833333333333..1.2)
+    rotate(-10..30) zoom(1.2)
     """
     families, place = [], 0
     while place < len(text.rstrip()):
