@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import nn
 
-from upright import Space, evaluate, zoo
+from upright import PAPER, Space, evaluate, zoo
 from upright.evaluation import state
 from upright.evaluation.question import Question
 from upright.evaluation.state import State, load_state, save_state
