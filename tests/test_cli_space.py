@@ -116,7 +116,7 @@ def test_both_forms_at_once_are_refused(short: list[str], upright: Call) -> None
         ("rotate(30) rotate(20)", "rotate stands twice"),
         ("shift(1, 2, 3)", "shift has 2 axes (dx, dy): give one limit for all, or one for each"),
         ("rotate(10..-10)", "'10..-10' is no limit of angle: the lower one comes first"),
-        ("zoom(1.1..1.2)", "the identity between them, but are"),
+        ("zoom(1.1..1.2)", "1, which changes nothing, must lie between"),
         ("zoom(0..2)", "'0' is no limit of zoom"),
         ("rotate(5%)", "'5%' is no limit of angle: give a number, with degrees or deg or ° behind"),
         ("", "a space without a family; name at least one"),
@@ -208,7 +208,7 @@ def test_several_recipes_share_one_family(upright: Call) -> None:
 
 def test_the_grid_of_ones_own_family_is_as_fine_as_it_says(upright: Call) -> None:
     assert evaluated(upright, "--space", "wave.py:wave(0.1) shift(1px)")[0] == 0
-    counts = (Axis("any").values, *Space.of("shift").usual_counts)
+    counts = (Axis("any").count, *Space.of("shift").usual_counts())
     assert list(result()["attacks"]) == ["grid-" + "x".join(map(str, counts))]  # type: ignore[call-overload]
 
 

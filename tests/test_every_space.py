@@ -195,7 +195,7 @@ def test_a_climb_takes_steps_of_a_hundredth_of_half_the_range(text: str) -> None
 def test_without_an_attack_a_grid_has_as_many_values_as_are_usual(text: str) -> None:
     few = (images()[:2], labels()[:2])
     (result,) = evaluate(network(), few, space=text, only_accuracy=True).attacks.values()
-    counts = Space.of(text).usual_counts
+    counts = Space.of(text).usual_counts()
     assert result.attack in ("grid-" + "x".join(map(str, counts)), f"grid-{math.prod(counts)}")
     assert math.prod(counts) <= 7500
 

@@ -34,6 +34,7 @@ __all__ = [
     "warn_if_below_a_pixel",
     "warn_if_classes_differ",
     "warn_if_no_probabilities",
+    "warn_if_normalised",
     "warn_if_one_class",
     "warn_if_probabilities",
     "warn_if_random",
@@ -245,6 +246,15 @@ def warn_if_one_class(classes: Set[int], images: int) -> None:
         _warn(
             f"the first {images} images are all of class {min(classes)}: the data seem to be "
             "sorted by class; shuffle them, or raise the limit or leave it out"
+        )
+
+
+def warn_if_normalised(images: Tensor) -> None:
+    """Warn where pixels lie outside [0, 1], to which families that change them clamp."""
+    if bool(((images < 0) | (images > 1)).any()):
+        _warn(
+            "images have pixels outside [0, 1], which families such as brightness cut off; "
+            "transform images before they are normalised"
         )
 
 

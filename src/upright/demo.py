@@ -11,7 +11,6 @@ second one.
 from __future__ import annotations
 
 import json
-import math
 import multiprocessing
 import shutil
 import time
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
-from upright.attacks import GridSearch
+from upright.attacks import GridSearch, usual_grid
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
@@ -166,11 +165,7 @@ def _grid(space: Space) -> GridSearch:
     >>> print(_grid(PAPER), _grid(Space.of("shift rotate zoom")))
     grid-775 grid-5x5x7x5
     """
-    counts = list(space.usual_counts)
-    while math.prod(counts) > _MOST_POSES:
-        most = counts.index(max(counts))
-        counts[most] = counts[most] // 2 | 1  # an odd one has the identity among its values
-    return GridSearch(tuple(counts))
+    return usual_grid(space, _MOST_POSES)
 
 
 def _recipe(method: str, steps: int, space: Space = PAPER) -> Recipe:

@@ -94,6 +94,8 @@ class Pose:
     @staticmethod
     def cat(poses: Sequence[Pose], dim: int = 0) -> Pose:
         """Join poses of one chain along one axis, counted from the front."""
+        if len({pose.chain.names for pose in poses}) > 1:
+            raise ValueError("poses of different families cannot be joined")
         return poses[0].like(torch.cat([pose.values for pose in poses], dim))
 
     def like(self, values: Tensor) -> Pose:

@@ -15,7 +15,7 @@ from upright.pose import Pose
 
 __all__ = ["PAPER", "Space"]
 
-_MOST_POSES, _LEAST_COUNT = 7500, 3
+_LEAST_COUNT = 3
 """Of a grid that nobody gave counts for: poses in all, and of an axis that is made coarser."""
 
 
@@ -143,23 +143,23 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
     def check_counts(self, counts: Sequence[int]) -> None:
         """Check that a grid has a count for each axis."""
         if len(counts) != len(self.axes) or min(counts) < 1:
-            names, usual = ", ".join(self.chain.columns), "x".join(map(str, self.usual_counts))
+            names, usual = ", ".join(self.chain.columns), "x".join(map(str, self.usual_counts()))
             raise ValueError(
                 f"a grid over {self} needs a count of at least 1 for each of its axes ({names}), "
                 f"as in grid-{usual}, but has {'x'.join(map(str, counts))}"
             )
 
-    @property
-    def usual_counts(self) -> tuple[int, ...]:
+    def usual_counts(self, most: int = 7500) -> tuple[int, ...]:
         """The counts of a grid that nobody gave counts for; the paper's for its space.
 
-        Not more poses in all than in the paper's largest grid: the finest axes get coarser first.
+        Not more than ``most`` poses in all, by default as many as in the paper's largest grid, if
+        three values of each axis are not more: the finest axes get coarser first.
 
-        >>> Space.of("shift rotate zoom brightness contrast").usual_counts
+        >>> Space.of("shift rotate zoom brightness contrast").usual_counts()
         (5, 5, 5, 5, 3, 3)
         """
-        counts = [axis.values for axis in self.axes]
-        while math.prod(counts) > _MOST_POSES and max(counts) > _LEAST_COUNT:
+        counts = [axis.count for axis in self.axes]
+        while math.prod(counts) > most and max(counts) > _LEAST_COUNT:
             finest = max(range(len(counts)), key=lambda place: (counts[place], place))
             counts[finest] = max(_LEAST_COUNT, counts[finest] - 2)  # an odd number stays one
         return tuple(counts)
@@ -182,18 +182,25 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
 
     def project(self, pose: Pose) -> Pose:
         """Give the nearest pose in the box."""
+        self._check(pose)
         parts = zip(pose.values.unbind(-1), self.limits, strict=True)
         return pose.like(torch.stack([part.clamp(*limits) for part, limits in parts], -1))
 
     def contains(self, pose: Pose) -> Tensor:
         """Say for each pose whether it lies in the box."""
+        self._check(pose)
         parts = zip(pose.values.unbind(-1), self.limits, strict=True)
         return torch.stack([(part >= low) & (part <= high) for part, (low, high) in parts]).all(0)
 
     def fractions(self, pose: Pose) -> Tensor:
         """Give values as parts of the larger limit of their axis; without room to move, 0."""
+        self._check(pose)
         parts = zip(pose.values.unbind(-1), self.axes, strict=True)
         return torch.stack([part / (axis.reach or 1.0) for part, axis in parts], -1)
+
+    def _check(self, pose: Pose) -> None:
+        if pose.chain.names != self.chain.names:
+            raise ValueError(f"a pose of {pose.chain} is none of {self}: their families differ")
 
     def at_fractions(self, fractions: Tensor) -> Pose:
         """Give the pose that has these ``fractions``."""

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from upright.checks import warn_if_normalised
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_options, warp
+from upright.warp import Fill, Interpolation, check_chain, check_options, warp
 from upright.window import Window
 
 __all__ = ["Random"]
@@ -51,7 +52,9 @@ class Random(nn.Module):
         super().__init__()
         check_options(fill, interpolation, canvas=0)
         self.space, self.view, self.generator = Space.of(space), view, generator
+        check_chain(self.space.chain, interpolation)
         self.fill, self.interpolation = fill, interpolation
+        self._looked = False
 
     def forward(self, images: Tensor, *others: Any) -> Any:
         """Give the moved images; with others, a tuple of them all."""
@@ -71,6 +74,9 @@ class Random(nn.Module):
         return ", ".join([repr(str(self.space)), *told])
 
     def _moved(self, images: Tensor) -> Tensor:
+        if not (self._looked or self.space.chain.is_spatial):  # once: it waits for a GPU
+            warn_if_normalised(images)
+            self._looked = True
         space = self.space.in_pixels(*Window.of(images, self.view).size)
         device = images.device if self.generator is None else self.generator.device
         poses = space.sample(len(images), generator=self.generator, device=device)

@@ -6,6 +6,7 @@ A zero pose gives back the image bit for bit. All that moves points is one resam
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.checks import check_float_images
-from upright.families import Shift, Stage
+from upright.families import Chain, Shift, Stage
 from upright.pose import Pose
 from upright.resample import (
     FILLS,
@@ -28,7 +29,16 @@ from upright.resample import (
 )
 from upright.window import Window
 
-__all__ = ["FILLS", "Fill", "Interpolation", "check_fill", "check_options", "warp", "warp_all"]
+__all__ = [
+    "FILLS",
+    "Fill",
+    "Interpolation",
+    "check_chain",
+    "check_fill",
+    "check_options",
+    "warp",
+    "warp_all",
+]
 
 
 def warp(
@@ -75,6 +85,8 @@ def warp(
     leading, each = pose.shape[:-1], pose.shape[-1]
     values = pose.values.to(exact.device, exact.dtype).reshape(-1, each, len(pose.chain.axes))
     window = Window.of(exact, view)
+    if canvas and view is None:
+        window = replace(window, size=(images.shape[-2], images.shape[-1]))  # as without it
     moved = exact[None]  # tries x images x C x H x W
     last = pose.chain.stages[-1]
     for stage in pose.chain.stages:
@@ -138,7 +150,7 @@ def _resampled(
     """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
     if interpolation == "bilinear-twice":
         return _resampled_twice(images, stage, values, window, fill)
-    whole = (window.height, window.width) == window.size == images.shape[-2:]
+    whole = window == replace(Window.of(images), size=window.size)
     usual = fill == "black" and interpolation == "bilinear" and has_kernel(images)
     if stage.is_similar and whole and usual:
         from upright.resample_kernels import move_alike
@@ -162,13 +174,9 @@ def _resampled_twice(
     To shift by a part of a pixel is to mix four shifts by whole pixels, each of which is one
     resampling with the turn.
     """
-    shifts = [isinstance(each, Shift) for each in stage.families]
-    if not any(shifts):
+    _check_twice(stage)
+    if not isinstance(stage.families[0], Shift):
         return _resampled(images, stage, values, window, fill, "bilinear")
-    if not shifts[0]:
-        raise ValueError(
-            "bilinear-twice shifts what was resampled before: give a space with shift in front"
-        )
     dx, dy, *rest = values.unbind(-1)
     mixed = torch.zeros((), dtype=images.dtype, device=images.device)
     for (whole_dx, of_x), (whole_dy, of_y) in product(_whole_shifts(dx), _whole_shifts(dy)):
@@ -218,6 +226,20 @@ def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: i
         raise ValueError(
             f"fill {fill!r} has three channels, but the images have {images.shape[1]}; give a "
             "grey, such as '#7f7f7f'"
+        )
+
+
+def check_chain(chain: Chain, interpolation: str) -> None:
+    """Check that a chain can be resampled so."""
+    if interpolation == "bilinear-twice":
+        for stage in chain.stages:
+            _check_twice(stage)
+
+
+def _check_twice(stage: Stage) -> None:
+    if any(isinstance(each, Shift) for each in stage.families[1:]):
+        raise ValueError(
+            "bilinear-twice shifts what was resampled before: give a space with shift in front"
         )
 
 

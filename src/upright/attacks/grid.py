@@ -18,8 +18,6 @@ from upright.space import Space
 
 __all__ = ["GridSearch", "usual_grid"]
 
-_MOST_POSES = 100_000
-
 
 @dataclass(frozen=True)
 class GridSearch(CandidateSearch):
@@ -50,14 +48,16 @@ class GridSearch(CandidateSearch):
         return space.grid(self.counts)[:, None]
 
 
-def usual_grid(space: Space) -> GridSearch:
+def usual_grid(space: Space, most: int = 7500) -> GridSearch:
     """The grid over a space for which nobody gave counts; over the paper's, the paper's.
+
+    It has at most so many poses: of more axes than that allows, an attack has to be named.
 
     >>> print(usual_grid(Space()), usual_grid(Space.of("shift rotate zoom")))
     grid-775 grid-5x5x31x5
     """
-    grid = GridSearch(space.usual_counts)
-    if grid.passes_per_image > _MOST_POSES:
+    grid = GridSearch(space.usual_counts(most))
+    if grid.passes_per_image > most:
         raise ValueError(
             f"{space} has {len(space.axes)} axes, which is too many for a grid that nobody gave "
             "counts for; name an attack, such as wo-100"

@@ -57,7 +57,7 @@ _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Measure a classifier's accuracy under the worst small rotation and translation."""
+    """Measure a classifier's accuracy under the worst small transformation, of any kind."""
 
     model: Positional[Annotated[str, arg(metavar="MODEL")]]
     """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,

@@ -50,9 +50,8 @@ def parse_space(
             "--space has all limits: leave out --max-translation and --max-rotation, or write "
             "'shift(3px) rotate(30)' into it"
         )
-    for axis in found.axes:
-        if axis.side is not None and axis.unit == "px":
-            warn_if_below_a_pixel(axis.reach)
+    for reach in {axis.reach for axis in found.axes if axis.side and axis.unit == "px"}:
+        warn_if_below_a_pixel(reach)
     return found
 
 

@@ -14,7 +14,7 @@ from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_options
+from upright.warp import Fill, Interpolation, check_chain, check_options
 
 __all__ = ["Question", "named_attacks"]
 
@@ -40,6 +40,7 @@ class Question:
         for attack in self.attacks.values():
             attack.check_space(self.space)
         check_options(self.fill, self.interpolation, self.canvas)
+        check_chain(self.space.chain, self.interpolation)
 
     @staticmethod
     def of(
@@ -67,6 +68,8 @@ class Question:
         """Give it as states hold it: what older ones do not know is there only where it differs."""
         mine = {name: getattr(self, name) for name in _LATER}
         later = without_defaults(mine, _LATER)
+        if self.space.chain.code_digest:
+            later["code_of_families"] = self.space.chain.code_digest
         return {name.replace("_", " "): value for name, value in later.items()} | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
             "space": str(self.space),

@@ -29,8 +29,8 @@ _DIGITS = 12
 """Of a factor in a text. More would be those of the rounding by its logarithm."""
 _SAME = 1e-11
 """Logarithms of factors that differ by less, such as 0.909090909091 and 1 / 1.1, are the same."""
-_MOST = {"factor": 690.0}
-"""The largest limit, where it is not 1e15: beyond, factors have no inverse."""
+_FARTHEST, _LARGEST = 1e15, 40.0
+"""The largest limit, and that of a logarithm: float32 holds such factors and their products."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Axis:
         high: at least 0.
         side: of which side of the image a limit in per cent is a part; none for axes that have no
             such limits.
-        values: of a grid that nobody gave counts for.
+        count: of its values in a grid that nobody gave counts for.
         period: after which values repeat, as angles do after 360.
     """
 
@@ -54,21 +54,27 @@ class Axis:
     low: float = -1.0
     high: float = 1.0
     side: Literal["width", "height"] | None = None
-    values: int = 5
+    count: int = 5
     period: float | None = None
 
     def __post_init__(self) -> None:
         if self.unit not in _SUFFIXES:
             raise ValueError(f"{self.name}: unit {self.unit!r} is none of {sorted(_SUFFIXES)}")
-        most = _MOST.get(self.unit, 1e15)
-        if not -most <= self.low <= 0 <= self.high <= most:
-            logarithms = " (logarithms of factors)" if self.unit == "factor" else ""
+        limits, most = f"{self._show(self.low)} to {self._show(self.high)}", self._most
+        if not self.low <= 0 <= self.high:
+            identity = "1" if self.unit == "factor" else "0"
             raise ValueError(
-                f"{self.name}: limits must be at most {most:g}, the identity between them, but are "
-                f"{self.low:g} and {self.high:g}{logarithms}"
+                f"{self.name} cannot go from {limits}: {identity}, which changes nothing, must lie "
+                "between its limits"
             )
+        if not self.reach <= most:
+            raise ValueError(f"{self.name} cannot go from {limits}: that is too far for any image")
         if self.unit == "factor":
             self._keep_what_a_text_keeps()
+
+    @property
+    def _most(self) -> float:
+        return _LARGEST if self.unit == "factor" else _FARTHEST
 
     def _keep_what_a_text_keeps(self) -> None:
         """Round factors to the digits of a text, so that a text gives back the very limits."""
@@ -97,8 +103,8 @@ class Axis:
     def spread(self, count: int) -> Tensor:
         """Give ``count`` evenly spaced values, ends included, in float64; a single one is 0.
 
-        An odd number of them has the identity among them: where limits do not mirror each other,
-        the inner value that is nearest to it.
+        Of an odd number of them, the inner one that is nearest to the identity is the identity,
+        also where limits do not mirror each other; but not where an end is nearer.
 
         >>> Axis("blur", "px", 0, 2).spread(3).tolist()
         [0.0, 1.0, 2.0]
@@ -111,8 +117,9 @@ class Axis:
         parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
         values = (self.high - self.low) / 2 * parts + self.middle
         values[0], values[-1] = self.low, self.high  # whatever the rounding
-        if count % 2 and self.low < 0 < self.high:
-            values[1 + values[1:-1].abs().argmin()] = 0.0
+        nearest = int(values.abs().argmin())
+        if count % 2 and 0 < nearest < count - 1:
+            values[nearest] = 0.0
         return values
 
     def in_pixels(self, height: int, width: int) -> Axis:
@@ -157,9 +164,8 @@ class Axis:
                 f"{text.strip()!r} is no limit of {self.name}: it has one direction, from 0 on"
             )
         if low > high:
-            raise ValueError(
-                f"{text.strip()!r} is no limit of {self.name}: the lower one comes first"
-            )
+            rule = "the lower one comes first" if len(ends) == 2 else "give a positive number"
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}: {rule}")
         return replace(self, unit=kept, low=low, high=high)
 
     @property
@@ -173,7 +179,7 @@ class Axis:
         mirrored = self.low == -self.high
         if self.unit == "factor":
             mirrored &= max(len(low), len(high)) > _DIGITS // 2
-            high = min(low, high, key=len) if mirrored else high
+            high = low if mirrored and len(low) < len(high) else high
         return f"{high}{unit}" if mirrored else f"{low}..{high}{unit}"
 
     @property

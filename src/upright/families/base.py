@@ -47,7 +47,8 @@ class Family(abc.ABC):
     axes: tuple[Axis, ...]
     """The columns of its poses. Those of the class are what a text without limits means."""
     additive: ClassVar[bool] = False
-    """Whether one pose after another is the pose of their sum, so that the negative undoes it."""
+    """Whether one pose after another is the pose of their sum, so that the negative undoes it; of
+    pixels, as long as none is clamped."""
 
     def __init__(self, axes: Sequence[Axis] | None = None) -> None:
         if axes is not None:

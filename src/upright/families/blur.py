@@ -1,4 +1,7 @@
-"""Blur by a Gaussian. Beyond its edges an image goes on as its border pixels are."""
+"""Blur by a Gaussian. Beyond its edges an image goes on as its border pixels are.
+
+The Gaussian ends at three times the upper limit of the axis: a pose beyond its limit is cut short.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ shifted, which is the paper's convention.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from upright.families.zoom import Zoom
 
 __all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
 
+_OURS = "upright."
 GRAMMAR = (
     "families one after another, each with its limits, as in 'shift(3px) rotate(30)' or "
     "'shift(10%) zoom(0.9..1.1) brightness(0.2)'"
@@ -99,6 +102,13 @@ class Chain:
     def __repr__(self) -> str:
         return " ".join(map(str, self.families))
 
+    @property
+    def code_digest(self) -> str:
+        """SHA-256 of the code of families that are not this package's; empty where all are."""
+        own = [kind for kind in map(type, self.families) if not kind.__module__.startswith(_OURS)]
+        text = "\0".join(map(_code, own))
+        return hashlib.sha256(text.encode()).hexdigest() if own else ""
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Of the families."""
@@ -162,6 +172,14 @@ class Chain:
             raise ValueError(f"{', '.join(values)} moves no points: there is no matrix for it")
         (only,) = self.stages
         return only
+
+
+def _code(kind: type[Family]) -> str:
+    """The code of a class, or what it is called where that was typed in."""
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return kind.__qualname__
 
 
 def _kind(numbered: tuple[int, Family]) -> tuple[bool, int]:

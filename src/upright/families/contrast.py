@@ -1,4 +1,8 @@
-"""Contrast: how far pixels are from the mean of their image, over all its channels."""
+"""Contrast: how far pixels are from the mean of their image, over all its channels.
+
+The image is what there is when contrast acts: with a ``view``, all of the larger one; left of a
+rotation in a chain, with its corners.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ becomes smaller by the factor ``1 + tilt``, and what is on the other side larger
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -24,6 +25,13 @@ class Perspective(Spatial):
     axes = (Axis("tilt_x", "", -0.2, 0.2), Axis("tilt_y", "", -0.2, 0.2))
     additive: ClassVar[bool] = True
     projective: ClassVar[bool] = True
+
+    def __init__(self, axes: Sequence[Axis] | None = None) -> None:
+        super().__init__(axes)
+        if sum(axis.reach for axis in self.axes) >= 1:  # a corner would come behind the viewer
+            raise ValueError(
+                "perspective by so much leaves no image: both tilts together must be below 1"
+            )
 
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         height, width = size

@@ -22,7 +22,7 @@ class Rotate(Spatial):
     """Turns images by an angle in degrees."""
 
     name: ClassVar[str] = "rotate"
-    axes = (Axis("angle", "degrees", -30.0, 30.0, values=31, period=360.0),)
+    axes = (Axis("angle", "degrees", -30.0, 30.0, count=31, period=360.0),)
     additive: ClassVar[bool] = True
     conformal: ClassVar[bool] = True
 

@@ -28,6 +28,7 @@ _LATER = {
     "center_crop": None,
     "decay": 1.0,
     "decay_every": 1,
+    "families_digest": "",
     "interpolation": "bilinear",
     "model_digest": "",
     "optimizer": "sgd",

@@ -13,7 +13,7 @@ from upright.data import LabelledImages, Split, load_data
 from upright.later import first_space, later_defaults, space_text, without_defaults
 from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, Space
-from upright.warp import Interpolation
+from upright.warp import Interpolation, check_chain
 
 __all__ = ["Recipe"]
 
@@ -43,6 +43,8 @@ class Recipe:
     """SHA-256 of the file of one's own network; ``train`` notes it."""
     space: Space = PAPER
     """The poses that the objective's attack searches; may be given as its text."""
+    families_digest: str = ""
+    """SHA-256 of the code of one's own families in it; the recipe notes it."""
     interpolation: Interpolation = "bilinear"
     """How poses are applied to images, see ``warp``."""
     view: int | None = None
@@ -81,11 +83,16 @@ class Recipe:
         attack = parsed.attack if isinstance(parsed, Objective) else None
         if attack is not None:
             attack.check_space(self.space)
+        check_chain(self.space.chain, self.interpolation)
+        if isinstance(parsed, LocNet) and not self.space.chain.is_spatial:
+            raise ValueError(f"a LocNet finds how images are moved, which {self.space} does not")
         is_std = isinstance(parsed, Objective) and attack is None
         shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
         object.__setattr__(self, "objective", str(parsed))
         object.__setattr__(self, "max_shift", shift)
+        if not self.families_digest:
+            object.__setattr__(self, "families_digest", self.space.chain.code_digest)
         if self.decay == 1:
             object.__setattr__(self, "decay_every", 1)
         _check_values(self)
@@ -144,7 +151,9 @@ class Recipe:
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
         values = without_defaults(self._fields(), _LATER)
-        values["space"] = first_space(values["space"])
+        if self.space == PAPER or "s-pgd" not in self.objective.lower():
+            # Elsewhere than in the paper's space, S-PGD had other steps in the first days.
+            values["space"] = first_space(values["space"])
         # As Python has it, 1 and 1.0 are equal: they must not differ in the text.
         fields = json.loads(json.dumps(values), parse_float=_whole_if_whole)
         canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"))
@@ -165,6 +174,7 @@ _LATER = later_defaults(
     "center_crop",
     "decay",
     "decay_every",
+    "families_digest",
     "interpolation",
     "model_digest",
     "optimizer",
