@@ -15,7 +15,7 @@ from upright.families import FAMILIES, Axis
 from upright.records import read
 from upright.report.asked import unlike_the_paper
 from upright.sources import load_model
-from upright.train import RunDirectory
+from upright.train import Recipe, RunDirectory
 
 WAVE = '''
 import torch
@@ -265,3 +265,21 @@ def test_a_text_in_python_or_in_a_file_runs_no_code(upright: Call) -> None:
     code, out, err = upright("evaluate", "run", "--data", "npz:others.npz")
     assert (code, "wave.py runs" in out + err) == (2, False)
     assert "run.json is damaged" in err
+
+
+def test_other_code_of_the_same_name_is_another_run_and_another_question(upright: Call) -> None:
+    command = (*TRAIN, "--data", "npz:colours.npz", "--space", "wave.py:wave(0.2)")
+    state = ("models.py:make", "--data", "npz:others.npz", "--attack", "rnd", "--state", "s.state")
+    assert upright(*command)[0] == 0
+    assert upright("evaluate", *state, "--space", "wave.py:wave(0.2)")[0] == 0
+    first = RunDirectory.open(Path("run")).recipe
+    _families_in.cache_clear()
+    Path("wave.py").write_text(WAVE.replace("torch.sin", "torch.cos"))
+    code, _, err = upright(*command, "--resume")
+    assert code == 2
+    assert "families_digest" in err
+    code, _, err = upright("evaluate", *state, "--space", "wave.py:wave(0.2)")
+    assert code == 2
+    assert "belongs to another evaluation (other code of families)" in err
+    again = Recipe(**{**vars(first), "families_digest": ""})
+    assert (again.space, again.hash == first.hash) == (first.space, False)

@@ -52,9 +52,7 @@ class TestLimits:
     def test_impossible_limits_are_refused(self, limit: float) -> None:
         with pytest.raises(ValueError, match=f"'{limit}px' is no limit of dy"):
             rigid_box(max_dy=limit)
-        with pytest.raises(
-            ValueError, match="dy cannot go from"
-        ):
+        with pytest.raises(ValueError, match="dy cannot go from"):
             Axis("dy", "px", -limit, limit)
 
     def test_unknown_unit_is_refused(self) -> None:
@@ -262,3 +260,12 @@ class TestCovering:
                     needed = np.maximum(needed, np.abs([step[0, 2], step[1, 2], turn]))
         limits = np.array(Space.covering(poses).limits)
         np.testing.assert_allclose(limits, np.stack((-needed, needed), 1), atol=1e-9)
+
+
+@pytest.mark.parametrize("call", ["project", "contains", "fractions"])
+def test_poses_of_other_families_are_refused(call: str) -> None:
+    other = Space.of("rotate stretch").pose(angle=30.0)
+    with pytest.raises(ValueError, match="their families differ"):
+        getattr(PAPER, call)(other)
+    with pytest.raises(ValueError, match="different families cannot be joined"):
+        Pose.cat([PAPER.zeros(1), other])

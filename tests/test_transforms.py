@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from upright import PAPER, Space, warp
+from upright import PAPER, Space, SuspiciousInput, warp
 from upright.transforms import Random
 
 LARGER = "shift(10%) rotate(20) zoom(0.9..1.1) brightness(0.2)"
@@ -218,3 +218,12 @@ def test_wrong_settings_are_refused_at_once() -> None:
         Random(fill="white")
     with pytest.raises(ValueError, match="interpolation 'area' is not one of"):
         Random(interpolation="area")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["brightness(0.01)", "rotate(5) contrast(1.1)"])
+def test_normalised_images_are_doubted_once_where_pixels_are_clamped(text: str) -> None:
+    transform, images = Random(text), 4 * noise(2, 3, 8, 8) - 2
+    with pytest.warns(SuspiciousInput, match="outside \\[0, 1\\]"):
+        transform(images)
+    transform(images)
+    Random("rotate(5)")(images)

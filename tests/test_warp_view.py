@@ -157,3 +157,10 @@ def test_an_evaluation_shows_the_model_real_pixels() -> None:
     assert small.attacks["grid-3x3x1"].accuracy == 0
     viewed = evaluate(sees_black, data, attacks=["grid-3x3x1"], view=10)
     assert viewed.attacks["grid-3x3x1"].accuracy == 1
+
+
+def test_a_canvas_changes_no_tilt() -> None:
+    images = torch.rand(1, 3, 16, 12, generator=torch.Generator().manual_seed(0))
+    pose = Space.of("perspective").pose(tilt_x=0.2, tilt_y=-0.1)
+    plain, wide = warp(images, pose), warp(images, pose, canvas=8)
+    torch.testing.assert_close(wide[..., 8:-8, 8:-8], plain, rtol=0, atol=1e-5)
