@@ -208,7 +208,7 @@ def test_several_recipes_share_one_family(upright: Call) -> None:
 
 def test_the_grid_of_ones_own_family_is_as_fine_as_it_says(upright: Call) -> None:
     assert evaluated(upright, "--space", "wave.py:wave(0.1) shift(1px)")[0] == 0
-    counts = (Axis("any").count, *Space.of("shift").usual_counts())
+    counts = (axis.count for axis in (Axis("any"), *Space.of("shift").axes))
     assert list(result()["attacks"]) == ["grid-" + "x".join(map(str, counts))]  # type: ignore[call-overload]
 
 

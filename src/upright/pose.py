@@ -150,6 +150,8 @@ class Pose:
         >>> Pose.of(dx=1, angle=-30)[0].in_words()
         'dx 1 px, dy 0 px, angle -30 degrees'
         """
+        if self.shape:
+            raise ValueError("these are several poses; take one, as in poses[0].in_words()")
         values = zip(self.chain.axes, self.values.tolist(), strict=True)
         return ", ".join(f"{axis.name} {axis.show(value)}" for axis, value in values)
 

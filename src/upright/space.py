@@ -15,7 +15,7 @@ from upright.pose import Pose
 
 __all__ = ["PAPER", "Space"]
 
-_LEAST_COUNT = 3
+_LEAST_COUNT, _OF_FEW = 3, {1: 31, 2: 11}
 """Of a grid that nobody gave counts for: poses in all, and of an axis that is made coarser."""
 
 
@@ -152,13 +152,15 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
     def usual_counts(self, most: int = 7500) -> tuple[int, ...]:
         """The counts of a grid that nobody gave counts for; the paper's for its space.
 
-        Not more than ``most`` poses in all, by default as many as in the paper's largest grid, if
-        three values of each axis are not more: the finest axes get coarser first.
+        Of one axis or two there are more of them, of an axis without room one. Not more than
+        ``most`` poses in all, by default as many as in the paper's largest grid, if three values of
+        each axis are not more: the finest axes get coarser first.
 
         >>> Space.of("shift rotate zoom brightness contrast").usual_counts()
         (5, 5, 5, 5, 3, 3)
         """
-        counts = [axis.count for axis in self.axes]
+        least = _OF_FEW.get(sum(axis.low < axis.high for axis in self.axes), 1)
+        counts = [max(axis.count, least) if axis.low < axis.high else 1 for axis in self.axes]
         while math.prod(counts) > most and max(counts) > _LEAST_COUNT:
             finest = max(range(len(counts)), key=lambda place: (counts[place], place))
             counts[finest] = max(_LEAST_COUNT, counts[finest] - 2)  # an odd number stays one

@@ -19,7 +19,7 @@ from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
 from upright.cli.messages import is_watched, one_voice, say
-from upright.cli.options import STDOUT, parse_device, parse_space, writable
+from upright.cli.options import STDOUT, parse_device, parse_space, run_families, writable
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation
@@ -63,7 +63,7 @@ class Evaluate:
     """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,
     FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
     `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
-    over 10 random poses, tta-grid-3x3x5:MODEL over a grid of them.
+    over 10 random poses of the paper's space, tta-grid-3x3x5:MODEL over a grid of them.
     FACTORY is called without arguments. The model takes images in [0, 1] and gives logits. Files
     of models are programs, those of ONNX, too: give only those that you trust."""
     data: Annotated[str, arg(metavar="DATA")]
@@ -85,6 +85,11 @@ class Evaluate:
     """What images are changed by, in quotes, as in "shift(10%) rotate(20) zoom(0.9..1.1)"; without,
     the paper's "shift(3px) rotate(30)". `upright families` lists what there is; one of your own is
     FILE.py:NAME."""
+    families: UseAppendAction[
+        Annotated[tuple[Path, ...], arg(metavar="FILE.py", help_behavior_hint="")]
+    ] = ()
+    """Run a file of families of your own first, as for a run that was trained on them; those that
+    are attacked by may be named in SPACE as FILE.py:NAME instead."""
     max_translation: _Limit = None
     """Short for the paper's space with another farthest shift along each axis, in pixels (3) or as
     a part of the image's size (10%)."""
@@ -150,6 +155,7 @@ class Evaluate:
 
     def _measure(self) -> Measured | None:
         """Do the work; None in a process that only helps the one that speaks."""
+        run_families(self.families)
         space = parse_space(self.space, self.max_translation, self.max_rotation)
         settings = self._settings(space)
         device = parse_device(self.device)

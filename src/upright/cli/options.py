@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ __all__ = [
     "parse_device",
     "parse_seeds",
     "parse_space",
+    "run_families",
     "writable",
 ]
 
@@ -77,10 +79,17 @@ def _rotate(limit: float | None) -> Family:
 def _with_own_families(text: str) -> str:
     """Run the files of families that are named as ``FILE.py:NAME``, and leave the plain names."""
     for file, name in _OWN_FAMILY.findall(text):
-        _families_in(str(Path(file).expanduser().resolve()))
-        if name.lower() not in FAMILIES:
+        run_families([Path(file)])
+        kind = FAMILIES.get(name.lower())
+        if kind is None or kind.__module__.startswith("upright."):
             raise ValueError(f"{file} makes no family called {name!r} known; decorate it, @family")
     return _OWN_FAMILY.sub(r"\2", text)
+
+
+def run_families(files: Iterable[Path]) -> None:
+    """Run files of families, so that texts that name these are understood."""
+    for file in files:
+        _families_in(str(file.expanduser().resolve()))
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.cli.messages import say
-from upright.cli.options import writable
+from upright.cli.options import run_families, writable
 from upright.reproduce.fill import fill_tables
 from upright.reproduce.layout import LAYOUTS
 from upright.terminal import tell
@@ -33,6 +33,10 @@ class Report:
     ] = ()
     """A folder of `upright evaluate --save`; give it several times for several data sets.
     Without it, the folder `saved` beside the records, or the folders in it."""
+    families: UseAppendAction[
+        Annotated[tuple[Path, ...], arg(metavar="FILE.py", help_behavior_hint="")]
+    ] = ()
+    """Run a file of families of your own first, so that what was saved over them can be shown."""
 
     def __call__(self) -> None:
         """Write the page, and say where it is."""
@@ -40,6 +44,7 @@ class Report:
         from upright.report.page import read_contents, write_report
 
         writable(self.out / "index.html")
+        run_families(self.families)
         contents = read_contents(self.results, self.saved)
         for damage in contents.damaged:
             say(f"warning: passed over {damage}")

@@ -198,7 +198,9 @@ class _Examination:
         self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         still = self.question.space.zeros(1)
-        few = self.move(_on_canvas(chunk.images[:_FIRST], self.question), still)
+        first = _on_canvas(chunk.images[:_FIRST], self.question)
+        _check_identity(first, still, self.question)
+        few = self.move(first, still)
         logits = self.predictor.peek(few)
         checks.check_numbers(logits, lambda at: named_image(at[0], still[0]))
         checks.warn_if_probabilities(logits)
@@ -289,6 +291,18 @@ def _on_canvas(images: Tensor, question: Question) -> Tensor:
     if not question.canvas:
         return images
     return warp(images, Pose.zeros(1), fill=question.fill, canvas=question.canvas)
+
+
+def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
+    """Check that families of a user's own leave images as they are at their zero."""
+    if not still.chain.code_digest:
+        return
+    way = {"fill": question.fill, "view": question.view}
+    if not warp(images, still, **way).equal(warp(images, Pose.zeros(1), **way)):  # type: ignore[arg-type]
+        raise ValueError(
+            f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
+            "identity, bit for bit: grids, draws and natural accuracy rely on it"
+        )
 
 
 def _move(model: checks.Model, question: Question) -> Move:

@@ -80,6 +80,8 @@ class Axis:
         """Round factors to the digits of a text, so that a text gives back the very limits."""
         texts = self._show(self.low), self._show(self.high)
         low, high = (math.log(float(text)) for text in texts)
+        if self.low == -self.high and self.high in (high, -low):
+            return  # one of the texts says both
         if abs(low + high) < _SAME:  # the shorter text is what was meant
             low, high = (low, -low) if len(texts[0]) < len(texts[1]) else (-high, high)
         object.__setattr__(self, "low", low)
@@ -150,7 +152,10 @@ class Axis:
         ends = [self._read(part) for part in text.split("..")]
         units = {unit for _, unit in ends if unit} or {self._plain_unit}
         if len(ends) > 2 or len(units) > 1:
-            raise ValueError(f"{text.strip()!r} is no limit of {self.name}")
+            raise ValueError(
+                f"{text.strip()!r} is no limit of {self.name}: give a number, or two of one unit "
+                "with two dots between, as in -5..10"
+            )
         (unit,) = units
         if len(ends) == 2:
             low, high = (self._stored(number) for number, _ in ends)
@@ -179,7 +184,7 @@ class Axis:
         mirrored = self.low == -self.high
         if self.unit == "factor":
             mirrored &= max(len(low), len(high)) > _DIGITS // 2
-            high = low if mirrored and len(low) < len(high) else high
+            high = high if not mirrored or math.log(float(high)) == self.high else low
         return f"{high}{unit}" if mirrored else f"{low}..{high}{unit}"
 
     @property
@@ -207,8 +212,10 @@ class Axis:
             units = f", with {' or '.join(known)} behind it" if known else ""
             raise ValueError(f"{text.strip()!r} is no limit of {self.name}: give a number{units}")
         number = float(match[1])
-        if not math.isfinite(number) or (self.unit == "factor" and number <= 0):
-            raise ValueError(f"{text.strip()!r} is no limit of {self.name}")
+        if self.unit == "factor" and number <= 0:
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}: factors are above 0")
+        if not math.isfinite(number):
+            raise ValueError(f"{text.strip()!r} is no limit of {self.name}: it has no end")
         return number, match[2].lower()
 
     def _stored(self, number: float) -> float:

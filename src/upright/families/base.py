@@ -10,6 +10,7 @@ are: the family on the right acts first.
 from __future__ import annotations
 
 import abc
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
@@ -72,8 +73,8 @@ class Family(abc.ABC):
         if len(limits) not in (1, len(self.axes)):
             names = ", ".join(axis.name for axis in self.axes)
             raise ValueError(
-                f"{self.name} has {len(self.axes)} axes ({names}): give one limit for all, or one "
-                f"for each, and not {len(limits)}"
+                f"{self.name} has {len(self.axes)} axes ({names}): give one limit for all, or "
+                f"one for each, and not {len(limits)}; a range has two dots, as in 0.9..1.1"
             )
         each = limits if len(limits) == len(self.axes) else [*limits] * len(self.axes)
         return type(self)([axis.limited(text) for axis, text in zip(self.axes, each, strict=True)])
@@ -138,6 +139,11 @@ _Kind = TypeVar("_Kind", bound=type[Family])
 
 def family(kind: _Kind) -> _Kind:
     """Make a family known by its name, to all texts of spaces."""
+    if not hasattr(kind, "name") or not hasattr(kind, "axes") or inspect.isabstract(kind):
+        raise ValueError(
+            f"{kind.__name__} is no whole family: it needs a name, axes, and the method matrix (of "
+            "Spatial) or apply (of OfPixels)"
+        )
     if not _NAME.fullmatch(kind.name):
         raise ValueError(f"{kind.name!r} is no name of a family: take small letters, as in 'zoom'")
     if reserved := sorted(RESERVED & {axis.name for axis in kind.axes}):

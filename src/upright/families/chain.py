@@ -59,17 +59,24 @@ class Stage:
 
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         """Where points go, for the columns of this stage: P x 3 x 3."""
-        return _product([each.matrix(own, size) for each, own in self._own(values)])
+        return _product([_checked(each, each.matrix(own, size)) for each, own in self._own(values)])
 
     def inverse(self, values: Tensor, size: Size) -> Tensor:
         """Where pixels come from."""
-        return _product([each.inverse(own, size) for each, own in self._own(values)][::-1])
+        maps = [_checked(each, each.inverse(own, size)) for each, own in self._own(values)]
+        return _product(maps[::-1])
 
     def apply(self, images: Tensor, values: Tensor) -> Tensor:
         """Change pixels."""
         (only,) = self.families
         assert isinstance(only, OfPixels)
-        return only.apply(images, values)
+        changed = only.apply(images, values)
+        if changed.ndim != images.ndim or changed.shape[-3:] != images.shape[-3:]:
+            raise ValueError(
+                f"{only.name}.apply gave the shape {tuple(changed.shape)} for images of shape "
+                f"{tuple(images.shape)}; a column of the poses is values[..., 0]"
+            )
+        return changed
 
     def _own(self, values: Tensor) -> Iterator[tuple[Spatial, Tensor]]:
         start = 0
@@ -77,6 +84,15 @@ class Stage:
             assert isinstance(each, Spatial)
             yield each, values[..., start : start + len(each.axes)]
             start += len(each.axes)
+
+
+def _checked(family: Family, matrix: Tensor) -> Tensor:
+    if matrix.shape[-2:] != (3, 3):
+        raise ValueError(
+            f"{family.name}.matrix gave the shape {tuple(matrix.shape)}, but must give 3 x 3 for "
+            "each pose; matrix_of puts one together"
+        )
+    return matrix
 
 
 def _product(matrices: list[Tensor]) -> Tensor:
@@ -189,6 +205,13 @@ def _kind(numbered: tuple[int, Family]) -> tuple[bool, int]:
     return spatial, -1 if spatial else place
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("translate", "translation"), "shift"),
+    **dict.fromkeys(("rotation", "turn", "angle"), "rotate"),
+    **dict.fromkeys(("scale", "resize"), "zoom"),
+    **dict.fromkeys(("color", "colour"), "saturation"),
+}
+"""What families are called by others."""
 _FAMILY = re.compile(r"\s*([\w.-]+)\s*(?:\(([^()]*)\))?(?=\s|$)")
 
 
@@ -202,7 +225,10 @@ def chain_of(text: str) -> Chain:
     while place < len(text.rstrip()):
         match = _FAMILY.match(text, place)
         if match is None:
-            raise ValueError(f"{text[place:].strip()!r} is not understood; write {GRAMMAR}")
+            raise ValueError(
+                f"{text[place:].strip()!r} is not understood: put a blank, and no more, between "
+                f"families; write {GRAMMAR}"
+            )
         families.append(_family(match[1], match[2]))
         place = match.end()
     try:
@@ -214,12 +240,13 @@ def chain_of(text: str) -> Chain:
 def _family(name: str, limits: str | None) -> Family:
     kind = FAMILIES.get(name.lower())
     if kind is None:
-        near = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
+        near = [_ELSEWHERE.get(name.lower(), "")]
+        near = near if near[0] else difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
         hint = f" (nearest: {near[0]})" if near else ""
         raise UnknownFamilyError(
             f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}, and of your own "
-            f"those whose file you import, or name on the command line as FILE.py:NAME: write "
-            f"{GRAMMAR}"
+            f"those whose file you import, or name on the command line as FILE.py:NAME or by "
+            f"--families FILE.py: write {GRAMMAR}"
         )
     try:
         return kind() if limits is None else kind().limited(limits.split(","))
