@@ -78,12 +78,12 @@ class Axis:
 
     def _keep_what_a_text_keeps(self) -> None:
         """Round factors to the digits of a text, so that a text gives back the very limits."""
-        texts = self._show(self.low), self._show(self.high)
-        low, high = (math.log(float(text)) for text in texts)
-        if self.low == -self.high and self.high in (high, -low):
-            return  # one of the texts says both
-        if abs(low + high) < _SAME:  # the shorter text is what was meant
-            low, high = (low, -low) if len(texts[0]) < len(texts[1]) else (-high, high)
+        low, high, before = self.low, self.high, None
+        while before != (low, high):  # what is rounded may have a shorter text than it had
+            before, texts = (low, high), (self._show(low), self._show(high))
+            low, high = (math.log(float(text)) for text in texts)
+            if abs(low + high) < _SAME:  # the shorter text is what was meant
+                low, high = (low, -low) if len(texts[0]) < len(texts[1]) else (-high, high)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 
@@ -184,7 +184,7 @@ class Axis:
         mirrored = self.low == -self.high
         if self.unit == "factor":
             mirrored &= max(len(low), len(high)) > _DIGITS // 2
-            high = high if not mirrored or math.log(float(high)) == self.high else low
+            high = low if mirrored and len(low) < len(high) else high
         return f"{high}{unit}" if mirrored else f"{low}..{high}{unit}"
 
     @property
