@@ -96,10 +96,10 @@ class FooledPoses:
 
     @cached_property
     def by_size(self) -> Curve:
-        """Accuracy under all poses in the box scaled by s, for every s at which it can change.
+        """Accuracy under all poses of a size of at most s, for every s at which it can change.
 
-        From 0, natural accuracy, to 1, that under all poses; where these leave out the identity,
-        under all poses and it, as it lies in every box.
+        That is in a box which reaches s times as far. From 0, natural accuracy, to 1, that under
+        all poses; where these leave out the identity, under all poses and it, which every box has.
         """
         sizes = box_sizes(self._with_identity()[0]).unique()
         smallest = self.smallest.size.sort().values

@@ -43,7 +43,7 @@ def draw_curves(exhibition: Exhibition) -> Drawing | None:
         f"curves-{shown.dataset}",
         f"From natural to worst-case accuracy on {shown.dataset}",
         f"Of the {len(shown.images)} explored images. Left: right as they are and at every saved "
-        "pose in the box when all its limits are scaled. Right: the accuracy to expect when so "
+        "pose in a box that reaches so much less far. Right: the accuracy to expect when so "
         "many of the saved poses are drawn at random for each image, none twice.",
         drawing,
     )
