@@ -222,6 +222,39 @@ class TestEvaluate:
         assert quick["accuracy"] == full["accuracy"]
         assert quick["forward_passes"] < full["forward_passes"] == 20 * 45
 
+    def test_details_of_a_grid_have_what_follows_from_its_answers(self, scene):
+        options = ("--attack", "grid-3x3x5", "--attack", "wo-2", "--max-translation", 1)
+        code, out, _ = scene.evaluate(*options, "--details", "--json", "result.json")
+        details = json.loads((scene.folder / "result.json").read_text())["details"]["attacks"]
+        evaluation = evaluate(
+            load_model("models.py:make"),
+            (scene.images, scene.labels),
+            attacks=["grid-3x3x5"],
+            space=rigid(1, 30),
+        )
+        fooled, found = evaluation.attacks["grid-3x3x5"].fooled, details["grid-3x3x5"]
+        fooling = fooled.unpack()
+        for image, size in enumerate(found["smallest_size"]):
+            pose = [found["smallest_pose"][name][image] for name in ("dx", "dy", "angle")]
+            assert (size is None) == (pose == [None] * 3) == found["correct"][image]
+            if size is not None:
+                assert pose in fooled.poses.values[fooling[image]].tolist()
+                assert size == max(abs(pose[0]), abs(pose[1]), abs(pose[2]) / 30)
+        assert found["accuracy_by_size"] == {
+            "size": [0, 0.5, 1],
+            "accuracy": [0.75, fooled.by_size(0.5), float((~fooling.any(1)).double().mean())],
+        }
+        for name in ("worst_of", "worst_of_replaced"):
+            assert found[name] == getattr(fooled, name).accuracy.tolist()
+            assert found[name][0] == pytest.approx(float((~fooling).double().mean()))
+        assert found["consistency"] == fooled.consistency
+        assert "smallest_pose" not in details["wo-2"]
+        assert code == 0
+        (line,) = (each for each in out.splitlines() if each.count("│") == 7 and "grid" in each)
+        shares = (fooled.worst_of(1), fooled.worst_of(10), fooled.by_size(0.5), fooled.consistency)
+        figures = [cell.strip() for cell in line.split("│")[2:6]]
+        assert figures == [f"{100 * share:.2f}" for share in shares]
+
     def test_a_relative_translation_is_a_part_of_the_image(self, scene):
         options = ("--attack", "grid-5x5x1", "--details", "--max-rotation", 0)
         relative = scene.result(*options, "--max-translation", "25%")

@@ -201,6 +201,34 @@ def test_the_map_leads_to_the_pose_that_is_clicked_and_to_the_worst_one(page, sa
     assert "30° counter-clockwise, 2 px left, 3 px up" in find(page, "#tip").text
 
 
+def test_a_card_leads_to_the_smallest_pose_that_fools_its_model(page, saved):
+    """The smallest box that holds a wrong answer is found by a loop over the places of the grid."""
+    shown, model, card = saved.shown, saved.models[0], find(page, ".card")
+    reaches = {"dx": 2, "dy": 3, "angle": 30}
+    for image, thumb in enumerate(page.find_elements(By.CSS_SELECTOR, "#thumbs button")):
+        thumb.click()
+        find(card, ".tally span button").click()
+        sizes = {}
+        for places in np.argwhere(model.predicted[image] != shown.labels[image]):
+            axes = zip(shown.grid.items(), places, strict=True)
+            pose = {name: float(axis[at]) for (name, axis), at in axes}
+            parts = [abs(pose[name]) / reach for name, reach in reaches.items()]
+            sizes[tuple(pose.values())] = (round(max(parts), 6), round(math.hypot(*parts), 5))
+        smallest = [pose for pose, size in sizes.items() if size == min(sizes.values())]
+        here = tuple(pose_of_sliders(page, shown).values[0].tolist())
+        assert any(here == pytest.approx(pose, abs=1e-4) for pose in smallest)
+        assert answers_shown(page)[0][1] == "✗ wrong"
+
+
+def test_a_model_that_nothing_fools_has_no_smallest_pose(driver, tmp_path):
+    shown = made_up.shown()
+    write_saved(tmp_path / "saved", shown, made_up.model(shown, "sure", errs=0.0))
+    write_report(read_contents(tmp_path), tmp_path)
+    open_page(driver, (tmp_path / "index.html").as_uri())
+    assert "Smallest" not in find(driver, ".card .tally").text
+    assert driver.get_log("browser") == []
+
+
 def test_the_map_is_drawn_in_the_colours_of_right_and_wrong(page, saved):
     """One pixel in each cell of the first model's map, found by the layout that the page states."""
     shown, model = saved.shown, saved.models[0]

@@ -24,6 +24,7 @@ from upright.report.data import runtime_points
 from upright.report.figures import (
     all_drawings,
     draw_along,
+    draw_curves,
     draw_example,
     draw_runtime,
     draw_weights,
@@ -192,6 +193,34 @@ def test_a_figure_is_drawn_along_the_axis_of_most_values(space, counts, label, t
     assert axes.get_images()[0].get_array().shape[:2] == (20, max(counts))
 
 
+@pytest.mark.parametrize("counts", [(3, 5, 7), (2, 2, 4)])
+def test_curves_lead_from_natural_to_worst_case_accuracy(counts):
+    shown = made_up.shown(counts=counts)
+    models = [made_up.model(shown, name, errs=errs) for name, errs in (("a", 0.02), ("b", 0.2))]
+    drawing = draw_curves(Exhibition(shown, tuple(models)))
+    by_size, by_count = drawing.figure.axes
+    labels = shown.labels[: len(shown.images)]
+    for number, model in enumerate(models):
+        right = model.predicted.reshape(len(labels), -1) == labels[:, None]
+        natural = model.natural == labels
+        sizes, within = by_size.get_lines()[number].get_data()
+        assert (sizes[0], sizes[-1]) == (0, 1)
+        has_identity = counts == (3, 5, 7)  # whose middle the made-up models see as it is
+        worst = right.all(1) if has_identity else right.all(1) & natural
+        assert within[0] == pytest.approx(100 * natural.mean())
+        assert within[-1] == pytest.approx(100 * worst.mean())
+        drawn, expected = by_count.get_lines()[number].get_data()
+        assert (drawn[0], drawn[-1]) == (1, np.prod(counts))
+        assert expected[0] == pytest.approx(100 * right.mean())
+        assert expected[-1] == pytest.approx(100 * right.all(1).mean())
+        assert max(np.diff(within).max(), np.diff(expected).max()) <= 1e-9
+
+
+def test_a_single_pose_has_no_curve():
+    shown = made_up.shown("rotate(30)", (1,))
+    assert draw_curves(Exhibition(shown, (made_up.model(shown, "mine"),))) is None
+
+
 def test_the_example_says_in_words_what_its_pose_changes():
     space = "shift(2px) rotate(20) zoom(0.8..1.25) brightness(0.2)"
     shown = made_up.shown(space, (3, 3, 3, 3, 3))
@@ -214,6 +243,7 @@ def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
     assert names == [
         *("example-made-up", "example-made-up-2", "orbits"),
         *("along-angle-made-up", "along-angle-made-up-2"),
+        *("curves-made-up", "curves-made-up-2"),
     ]
     append(tmp_path / "records.jsonl", made_up.RECORDS[0])
     chosen = ["--saved", str(tmp_path / "one"), "--saved", str(tmp_path / "two")]

@@ -58,6 +58,7 @@ def test_every_figure_is_written_as_svg_and_as_png(results):
     names = {path.stem for path in folder.glob("*.svg")}
     assert names == {
         "along-angle-made-up",
+        "curves-made-up",
         "example-made-up",
         "orbits",
         "runtime-made-up",

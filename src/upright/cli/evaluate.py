@@ -22,7 +22,7 @@ from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, run_families, writable
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
-from upright.cli.table import roomy_console, show_classes, show_evaluation
+from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
 from upright.data import LabelledImages, Split
 from upright.data.registry import can_resize
 from upright.evaluation.question import Question
@@ -115,8 +115,8 @@ class Evaluate:
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     details: bool = False
-    """Find the worst pose of each image and the class that is seen there, and write them to the
-    JSON file; show a table of the classes, too.
+    """Find the worst pose of each image and the class that is seen there, and of a grid the
+    smallest pose that fools it; write them to the JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
     precision: Literal["float32", "float16", "bfloat16"] = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
@@ -220,6 +220,7 @@ class Evaluate:
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
         show_evaluation(evaluation, title=title, space=found.settings.space, console=console)
         if self.details:
+            show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
         warn_if_classes_differ(evaluation.classes, len(data.classes))
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from upright.cli.table import name_of
 from upright.data import LabelledImages
 from upright.evaluation import AttackResult, Evaluation
+from upright.fooled import FooledPoses
 from upright.origin import commit, hardware, versions
 from upright.space import Space
 
@@ -77,4 +80,27 @@ def _worst(result: AttackResult) -> dict[str, object]:
         # One bit for each pose of the grid, the first in the highest, rows of whole bytes.
         bits = result.fooled.bits.numpy().tobytes()
         found["fooling_poses_base64"] = base64.b64encode(bits).decode()
+        found |= _derived(result.fooled)
     return found
+
+
+def _derived(fooled: FooledPoses) -> dict[str, object]:
+    """What follows from fooled poses; null where nothing fools an image, or nothing is known."""
+    smallest, by_size = fooled.smallest, fooled.by_size
+    return {
+        "smallest_pose": {
+            name: _or_null(smallest.pose.values[:, column])
+            for name, column in smallest.pose.chain.columns.items()
+        },
+        "smallest_size": _or_null(smallest.size),
+        "accuracy_by_size": {"size": by_size.at.tolist(), "accuracy": by_size.accuracy.tolist()},
+        # The first is that of one pose, the last that of as many as the grid has.
+        "worst_of": fooled.worst_of.accuracy.tolist(),
+        "worst_of_replaced": fooled.worst_of_replaced.accuracy.tolist(),
+        "consistency": None if math.isnan(fooled.consistency) else fooled.consistency,
+    }
+
+
+def _or_null(values: Tensor) -> list[float | None]:
+    """Numbers for JSON, which knows neither NaN nor infinity."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]

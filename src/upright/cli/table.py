@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from upright.evaluation import ClassAccuracy, Evaluation, Interval
+from upright.fooled import Curve, FooledPoses
 from upright.space import Space
 from upright.terminal import plain_console, plain_text
 
-__all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation"]
+__all__ = ["name_of", "roomy_console", "show_classes", "show_evaluation", "show_poses"]
 
 _COLUMNS = 80
 """What a table of figures needs."""
 _CLASSES_SHOWN = 20
+_FEW = 10
+"""Poses drawn from a grid, as the paper's worst-of-10 draws them from the box."""
 
 
 def roomy_console(*, stderr: bool = False) -> Console:
@@ -45,6 +49,14 @@ def show_evaluation(evaluation: Evaluation, *, title: str, space: Space, console
 def show_classes(evaluation: Evaluation, classes: Sequence[str], *, console: Console) -> None:
     """Print the accuracy of each class under each attack."""
     console.print(_class_table(evaluation, classes))
+
+
+def show_poses(evaluation: Evaluation, *, console: Console) -> None:
+    """Print what follows from the poses that fool images, for attacks that know all of them."""
+    known = {name: found.fooled for name, found in evaluation.attacks.items()}
+    rows = {name: fooled for name, fooled in known.items() if fooled is not None}
+    if rows:
+        console.print(_pose_table(rows))
 
 
 def _table(evaluation: Evaluation) -> Table:
@@ -85,6 +97,35 @@ def _class_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
         name = plain_text(name_of(each.label, names))
         table.add_row(name, f"{each.images:,}", *figures, plain_text(other))
     return table
+
+
+def _pose_table(attacks: Mapping[str, FooledPoses]) -> Table:
+    """Lay out accuracies in percent: over poses, over some of them, in a smaller box; and the size
+    of the smallest pose that fools an image, as a part of the box."""
+    table = Table(title="from the answers at all poses")
+    table.add_column("attack", overflow="fold")
+    for heading in ("mean %", f"worst of {_FEW} %", "half box %", "consistency %"):
+        table.add_column(heading, justify="right")
+    table.add_column("median size", justify="right")
+    for name, fooled in attacks.items():
+        worst_of, inner = fooled.worst_of, _in_half_the_box(fooled.by_size)
+        shares = (worst_of(1), worst_of(_FEW), inner, fooled.consistency)
+        figures = ["–" if math.isnan(share) else f"{100 * share:.2f}" for share in shares]
+        table.add_row(plain_text(name), *figures, _median_size(fooled))
+    return table
+
+
+def _in_half_the_box(by_size: Curve) -> float:
+    """NaN where nothing was tried there but images as they are."""
+    tried = (by_size.at > 0) & (by_size.at <= 0.5)
+    return by_size(0.5) if tried.any() else math.nan
+
+
+def _median_size(fooled: FooledPoses) -> str:
+    """Of the smallest pose that fools an image which is right as it is, where one does."""
+    sizes = fooled.smallest.size
+    found = sizes[sizes.isfinite() & ~fooled.natural_fooled]
+    return f"{float(found.median()):.2f}" if len(found) else "–"
 
 
 def name_of(label: int, names: Sequence[str]) -> str:

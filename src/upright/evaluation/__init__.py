@@ -1,8 +1,9 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
 from upright.evaluation.oracle import ORACLE, Locator, Oracle
-from upright.evaluation.result import AttackResult, ClassAccuracy, Evaluation, FooledPoses, Interval
+from upright.evaluation.result import AttackResult, ClassAccuracy, Evaluation, Interval
 from upright.evaluation.run import evaluate
+from upright.fooled import FooledPoses
 
 __all__ = [
     "ORACLE",

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from upright.evaluation.oracle import ORACLE
+from upright.fooled import FooledPoses
 from upright.pose import Pose
 
 __all__ = [
     "AttackResult",
     "ClassAccuracy",
     "Evaluation",
-    "FooledPoses",
     "Interval",
-    "pack_bits",
     "wilson_interval",
 ]
 
@@ -43,25 +40,6 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class FooledPoses:
-    """Which poses of a grid fool which images, one bit for each."""
-
-    poses: Pose
-    bits: Tensor
-    """uint8, images x ceil(poses / 8), the first pose in the highest bit."""
-
-    def unpack(self) -> Tensor:
-        """Give a bool tensor, images x poses."""
-        bits = np.unpackbits(self.bits.numpy(), axis=1, count=len(self.poses))
-        return torch.from_numpy(bits).bool()
-
-
-def pack_bits(fooled: Tensor) -> Tensor:
-    """Pack a bool tensor, images x poses, for ``FooledPoses``."""
-    return torch.from_numpy(np.packbits(fooled.cpu().numpy(), axis=1))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class AttackResult:
     """What one attack did to all images. Tensors lie on the CPU, in the order of the data."""
@@ -78,7 +56,8 @@ class AttackResult:
     """int64: the class of the largest logit at that pose; None when only the accuracy was asked, or
     where a state of an older version has none."""
     fooled: FooledPoses | None
-    """For attacks that try the same poses on all images: which of them fool which images."""
+    """For attacks that try the same poses on all images: which of them fool which images, and what
+    follows from that. None when only the accuracy was asked."""
     forward_passes: int
     """Images sent through the model."""
     seconds: float

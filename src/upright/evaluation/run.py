@@ -19,7 +19,7 @@ from upright.attacks import Attack, CandidateSearch, pick_worst
 from upright.evaluation.oracle import Oracle
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
-from upright.evaluation.result import Evaluation, pack_bits
+from upright.evaluation.result import Evaluation
 from upright.evaluation.score import (
     Move,
     Notes,
@@ -35,6 +35,7 @@ from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
+from upright.fooled import pack_bits
 from upright.modes import climbing
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
@@ -146,7 +147,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return outcome(kept, question, oracle=oracle)
+    return outcome(kept, question, examination.space, oracle=oracle)
 
 
 @dataclass
@@ -161,6 +162,8 @@ class _Examination:
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
     cut_at: int | None = None
     seen: set[int] = field(default_factory=set)
+    space: Space | None = None
+    """With limits that fit the images, once there were any."""
 
     def unfinished(
         self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
@@ -195,6 +198,7 @@ class _Examination:
 
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
+        self.space = self.question.space_for(chunk.images)
         self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         still = self.question.space.zeros(1)

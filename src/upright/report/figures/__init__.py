@@ -9,6 +9,7 @@ from itertools import chain, count
 from upright.records import Record
 from upright.report.data import runtime_points
 from upright.report.figures.along import draw_along
+from upright.report.figures.curves import draw_curves
 from upright.report.figures.demo import Outcome, draw_demo
 from upright.report.figures.draw import Drawing
 from upright.report.figures.example import Example, draw_example, find_example
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "all_drawings",
     "draw_along",
+    "draw_curves",
     "draw_demo",
     "draw_example",
     "draw_orbits",
@@ -35,7 +37,7 @@ __all__ = [
 def all_drawings(
     records: Sequence[Record], exhibitions: Sequence[Exhibition]
 ) -> tuple[Drawing, ...]:
-    """Draw every figure for which there are data, in the order of the paper."""
+    """Draw every figure for which there are data, in the order of the paper; then our own."""
     points = runtime_points(records)
     drawings: list[Drawing | None] = []
     for exhibition in exhibitions:
@@ -46,6 +48,7 @@ def all_drawings(
     drawings.append(draw_orbits())
     drawings += [draw_weights(records, "rnd"), draw_weights(records, "Wo-k")]
     drawings += [draw_along(exhibition) for exhibition in exhibitions]
+    drawings += [draw_curves(exhibition) for exhibition in exhibitions]
     return _named_apart(drawing for drawing in drawings if drawing is not None)
 
 

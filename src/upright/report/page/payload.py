@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from upright.families import Axis, Family, Spatial
 from upright.report.data import RuntimePoint
 from upright.report.figures import find_example
+from upright.report.fooled import fooled_poses
 from upright.report.saved import Array, Exhibition, SavedModel, Shown
 from upright.report.titles import titles
 
@@ -47,14 +48,17 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
         "axes": [_axis(axis, shown.grid[axis.name]) for axis in shown.space.axes],
         "families": [_family(family, shown) for family in shown.space.chain.families],
         "first": 0 if example is None else example.image,
-        "models": [_model(model, title, known) for model, title in named],
+        "models": [_model(shown, model, title, known) for model, title in named],
     }
 
 
 def _axis(axis: Axis, values: Array) -> dict[str, Any]:
-    # Float32 as short decimals: 1.5, not 1.4999999.
-    plain = [float(f"{value:.6g}") for value in values]
-    return {"name": axis.name, "unit": axis.unit, "high": axis.high, "values": plain}
+    return {"name": axis.name, "unit": axis.unit, "high": axis.high, "values": _short(values)}
+
+
+def _short(values: Iterable[float]) -> list[float]:
+    """Float32 as short decimals: 1.5, not 1.4999999."""
+    return [float(f"{value:.6g}") for value in values]
 
 
 def _family(family: Family, shown: Shown) -> dict[str, Any]:
@@ -71,7 +75,7 @@ def _family(family: Family, shown: Shown) -> dict[str, Any]:
     return known | {"maps": maps.tolist()}
 
 
-def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, Any]:
+def _model(shown: Shown, model: SavedModel, title: str, known: Collection[str]) -> dict[str, Any]:
     wide = model.predicted.dtype.itemsize > 2
     return {
         "title": title,
@@ -85,7 +89,15 @@ def _model(model: SavedModel, title: str, known: Collection[str]) -> dict[str, A
         "confidence": _packed(model.confidence, np.uint8),
         "natural": model.natural.tolist(),
         "worst": model.worst.tolist(),
+        "smallest": _smallest(shown, model),
     }
+
+
+def _smallest(shown: Shown, model: SavedModel) -> list[list[float] | None]:
+    """For each image the smallest pose that fools it; None where nothing does."""
+    found = fooled_poses(shown, model).smallest
+    known = zip(found.pose.values.tolist(), found.size.isfinite().tolist(), strict=True)
+    return [_short(values) if is_fooled else None for values, is_fooled in known]
 
 
 def _run(point: RuntimePoint) -> dict[str, Any]:

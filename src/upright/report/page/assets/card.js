@@ -9,6 +9,8 @@ function makeCard(model, explorer) {
     map: make("canvas", { class: "map", role: "img" }),
     tally: make("span"),
     go: make("button", { type: "button", class: "inline" }),
+    near: make("button", { type: "button", class: "inline" }),
+    smallest: make("span"),
     brief: make("li"),
   };
   const node = make(
@@ -19,11 +21,13 @@ function makeCard(model, explorer) {
     make("p", { class: "seen" }, parts.seen, parts.verdict, parts.sure),
     make("div", { class: "bar" }, parts.bar),
     parts.map,
-    make("p", { class: "tally" }, parts.tally, parts.go),
+    make("p", { class: "tally" }, parts.tally, parts.go, parts.smallest),
   );
   const worst = () => explorer.set.worst(model, explorer.image);
   const now = () => explorer.set.answer(model, explorer.image, explorer.here());
   parts.go.addEventListener("click", () => explorer.moveTo(explorer.set.poseAt(worst())));
+  parts.smallest.append(". Smallest: ", parts.near);
+  parts.near.addEventListener("click", () => explorer.moveTo(model.smallest[explorer.image]));
   const watched = watchMap(parts.map, model, explorer);
 
   function show() {
@@ -32,6 +36,7 @@ function makeCard(model, explorer) {
     const isWrong = (at) => !set.answer(model, explorer.image, at).right;
     watched.layout = drawMap(parts.map, set, map, isWrong, explorer.here(), worst());
     showTally(parts, model, explorer, poseText(set, set.poseAt(worst())));
+    showSmallest(parts, model, explorer);
   }
 
   const spoken = () => {
@@ -69,6 +74,15 @@ function showTally(parts, model, explorer, worst) {
   parts.go.textContent = worst;
   parts.go.setAttribute("aria-label", `Go to the worst pose of ${model.title}: ${worst}`);
   parts.map.setAttribute("aria-label", `Map of ${model.title}. ${parts.tally.textContent}${worst}.`);
+}
+
+// The smallest pose that fools the model, where one does.
+function showSmallest(parts, model, explorer) {
+  const pose = model.smallest[explorer.image];
+  parts.smallest.hidden = !pose;
+  const text = pose ? poseText(explorer.set, pose) : "";
+  parts.near.textContent = text;
+  parts.near.setAttribute("aria-label", `Go to the smallest pose that fools ${model.title}: ${text}`);
 }
 
 // A click on the map goes to the pose under it, and a tip names the answer there.
