@@ -40,7 +40,7 @@ def test_demo_trains_evaluates_and_draws(
     ("space", "grid"),
     [
         ("shift(3px) rotate(30)", "grid-775"),
-        ("zoom", "grid-5"),
+        ("zoom", "grid-31"),
         ("shift rotate zoom brightness contrast", "grid-3x3x3x3x3x3"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_network_of_the_demo_is_trained_tipped_and_shown_in_the_space_that_was
     space = Space.of("rotate(10) zoom(0.9..1.1)")
     outcome = _train_and_evaluate(_Job(_recipe("AT(rob, Wo-2)", 2, space), tmp_path, 0, 3))
     (record,) = read(tmp_path / "records.jsonl").records
-    assert record.measured == {"nat": outcome.natural, "grid-31x5": outcome.grid}
+    assert record.measured == {"nat": outcome.natural, "grid-31x11": outcome.grid}
     assert record.recipe["space"] == record.evaluation["space"] == str(space)
     assert read_saved(tmp_path / "saved").shown.space == space
 

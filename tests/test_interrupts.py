@@ -19,8 +19,8 @@ MODELS = """
 import sys, time
 def stubborn():
     def answer(images):
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)  # inside: the signal may come before the next line
             time.sleep(60)
         finally:
             print("putting away", flush=True)

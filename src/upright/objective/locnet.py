@@ -44,6 +44,15 @@ class LocNet:
     def __str__(self) -> str:
         return f"LocNet({self.fill})"
 
+    def check_space(self, space: Space) -> None:
+        """Check that a warp can undo its poses."""
+        families = space.chain.families
+        if still := [each.name for each in families if not isinstance(each, Spatial)]:
+            raise ValueError(
+                f"a LocNet finds poses that a warp undoes, but {', '.join(still)} moves no points; "
+                "give a space of shift, rotate, zoom and others that do"
+            )
+
 
 def parse_objective(text: str, *, weight: float | None = None) -> Objective | LocNet:
     """Read any objective, the paper's notation or ``LocNet(fill)``."""
@@ -66,7 +75,7 @@ class LocNetLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.objective, self.space, self.draws = objective, Space.of(space), Draws(generator)
-        _check_spatial(self.space)
+        objective.check_space(self.space)
         self.interpolation: Interpolation = interpolation
         self.view = view
 
@@ -99,15 +108,6 @@ class LocNetLoss(nn.Module):
             natural_accuracy=None,
             transformed_accuracy=None,
             poses={},
-        )
-
-
-def _check_spatial(space: Space) -> None:
-    families = space.chain.families
-    if still := [each.name for each in families if not isinstance(each, Spatial)]:
-        raise ValueError(
-            f"a LocNet finds poses that a warp undoes, but {', '.join(still)} moves no points; "
-            "give a space of shift, rotate, zoom and others that do"
         )
 
 

@@ -84,8 +84,8 @@ class Recipe:
         if attack is not None:
             attack.check_space(self.space)
         check_chain(self.space.chain, self.interpolation)
-        if isinstance(parsed, LocNet) and not self.space.chain.is_spatial:
-            raise ValueError(f"a LocNet finds how images are moved, which {self.space} does not")
+        if isinstance(parsed, LocNet):
+            parsed.check_space(self.space)
         is_std = isinstance(parsed, Objective) and attack is None
         shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
         # One spelling and no default that depends on another field: equal runs have equal recipes.
