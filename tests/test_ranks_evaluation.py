@@ -15,11 +15,16 @@ from torch import Tensor, nn
 from bars import bars, trained_network
 from crew import Crew, FailedError
 from spaces import rigid
-from upright import Evaluation, GridSearch, RandomSearch, SpatialPGD, evaluate
+from upright import Evaluation, GridSearch, RandomSearch, RefiningSearch, SpatialPGD, evaluate
 from upright.ranks import Ranks
 
 OPTIONS: dict[str, Any] = {
-    "attacks": [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)],
+    "attacks": [
+        GridSearch((2, 2, 3)),
+        RandomSearch(3),
+        SpatialPGD(steps=2),
+        RefiningSearch(16, True),
+    ],
     "space": rigid(1, 15),
     "batch_size": 64,
 }
