@@ -47,7 +47,7 @@ class RefiningSearch(RoundSearch):
 
     Nothing is random, and fewer passes try the first of more. Where ``shifted``, the poses that
     cover the space are moved by a draw of each image's own: for training, where the same poses at
-    every step would be learned by heart.
+    every step could be learned by heart.
     """
 
     passes: int = 775
