@@ -12,6 +12,7 @@ from upright import (
     GridSearch,
     Pose,
     RandomSearch,
+    RefiningSearch,
     Space,
     SpatialPGD,
     parse_attack,
@@ -28,6 +29,8 @@ NAMES: dict[str, Attack] = {
     "wo-10": RandomSearch(10),
     "wo-20": RandomSearch(20),
     "s-pgd": SpatialPGD(),
+    "refine-1000": RefiningSearch(1000),
+    "refine-20+rnd": RefiningSearch(20, shifted=True),
 }
 
 
@@ -53,18 +56,19 @@ def test_other_spellings(name: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd"]
+    "name",
+    ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd", "refine", "refine-9+"],
 )
 def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
     with pytest.raises(ValueError, match="no attack is called") as error:
         parse_attack(name)
     message = str(error.value)
     assert repr(name) in message
-    for known in ("grid-775", "grid-7500", "grid-5x5x31", "rnd", "wo-10", "s-pgd"):
+    for known in ("grid-775", "grid-7500", "grid-5x5x31", "rnd", "wo-10", "s-pgd", "refine-1000"):
         assert known in message
 
 
-@pytest.mark.parametrize("name", ["wo-0", "grid-0x5x5"])
+@pytest.mark.parametrize("name", ["wo-0", "grid-0x5x5", "refine-0"])
 def test_a_name_with_impossible_numbers_says_which(name: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         parse_attack(name)
@@ -100,5 +104,5 @@ def test_a_new_attack_has_its_name_from_one_decorator(monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
     attack_name("corners", "corners")(Corners)
     assert isinstance(parse_attack("corners"), Corners)
-    with pytest.raises(ValueError, match=r"s-pgd.*corners"):
+    with pytest.raises(ValueError, match=r"refine.*corners"):
         parse_attack("edges")

@@ -17,6 +17,7 @@ from upright import (
     GridSearch,
     Pose,
     RandomSearch,
+    RefiningSearch,
     Space,
     SpatialPGD,
     WorstCase,
@@ -32,6 +33,9 @@ ATTACKS: list[Attack] = [
     SpatialPGD(),
     SpatialPGD(steps=3, restarts=4),
     SpatialPGD(steps=0),
+    RefiningSearch(1),
+    RefiningSearch(40),
+    RefiningSearch(40, shifted=True),
 ]
 every_attack = pytest.mark.parametrize("attack", ATTACKS, ids=str)
 
@@ -130,7 +134,9 @@ class TestOtherSpaces:
 
     @pytest.mark.parametrize("text", OTHERS)
     @pytest.mark.parametrize(
-        "attack", [RandomSearch(7), SpatialPGD(), SpatialPGD(steps=200)], ids=str
+        "attack",
+        [RandomSearch(7), SpatialPGD(), SpatialPGD(steps=200), RefiningSearch(30)],
+        ids=str,
     )
     def test_attacks_climb_within_the_limits(self, attack: Attack, text: str) -> None:
         space = Space.of(text)

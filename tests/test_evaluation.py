@@ -23,6 +23,7 @@ from upright import (
     Evaluation,
     GridSearch,
     RandomSearch,
+    RefiningSearch,
     SpatialPGD,
     evaluate,
 )
@@ -159,7 +160,9 @@ def test_limits_relative_to_the_image_are_resolved_by_its_size() -> None:
     assert np.array_equal(fooled.unpack().numpy(), brute_force("black").fooled)
 
 
-@pytest.mark.parametrize("attack", [RandomSearch(6), SpatialPGD(steps=4, restarts=2)], ids=str)
+@pytest.mark.parametrize(
+    "attack", [RandomSearch(6), SpatialPGD(steps=4, restarts=2), RefiningSearch(30)], ids=str
+)
 @pytest.mark.parametrize("count", [1, COUNT])
 def test_other_attacks_report_what_the_model_says_at_their_worst_pose(
     attack: Attack, count: int

@@ -21,6 +21,7 @@ from upright import (
     Evaluation,
     GridSearch,
     RandomSearch,
+    RefiningSearch,
     SpatialPGD,
     evaluate,
 )
@@ -32,7 +33,13 @@ COUNT = 40
 IMAGES, LABELS = bars(COUNT, seed=2)
 SPACE = rigid(1, 25)
 GRID = GridSearch((1, 3, 5))
-EVERY: list[Attack] = [GRID, GridSearch((2, 2, 2)), RandomSearch(2), SpatialPGD(steps=2)]
+EVERY: list[Attack] = [
+    GRID,
+    GridSearch((2, 2, 2)),
+    RandomSearch(2),
+    SpatialPGD(steps=2),
+    RefiningSearch(17),
+]
 
 
 class Rounded(Attack):

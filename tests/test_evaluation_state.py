@@ -18,6 +18,7 @@ from upright import (
     Evaluation,
     GridSearch,
     RandomSearch,
+    RefiningSearch,
     SpatialPGD,
     evaluate,
 )
@@ -25,8 +26,13 @@ from upright.evaluation import run
 from upright.models import in_half_precision
 
 SPACE = rigid(1, 15)
-ATTACKS: list[Attack] = [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)]
-PASSES = 1 + 12 + 3 + 3
+ATTACKS: list[Attack] = [
+    GridSearch((2, 2, 3)),
+    RandomSearch(3),
+    SpatialPGD(steps=2),
+    RefiningSearch(18, shifted=True),
+]
+PASSES = 1 + 12 + 3 + 3 + 18
 MANY = bars(1100, seed=4)  # three chunks
 FEW = MANY[0][:50], MANY[1][:50]
 

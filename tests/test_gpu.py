@@ -256,7 +256,15 @@ def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    ["std", "std*", "AT(rob, Wo-4)", "KL(rob, Wo-4)", "L2(mix, Wo-4)", "LocNet(reflection)"],
+    [
+        "std",
+        "std*",
+        "AT(rob, Wo-4)",
+        "KL(rob, Wo-4)",
+        "L2(mix, Wo-4)",
+        "KL(rob, refine-40+rnd)",
+        "LocNet(reflection)",
+    ],
 )
 def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
     recipe = Recipe(objective=objective, model="resnet8", steps=100, learning_rate=0.01)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upright.attacks import Attack, GridSearch, RandomSearch, SpatialPGD
+from upright.attacks import Attack, GridSearch, RandomSearch, RefiningSearch, SpatialPGD
 from upright.objective import GRAMMAR, Batch, Objective, Target
 from upright.penalties import KL, L2, Penalty
 
@@ -23,6 +23,7 @@ counts = st.integers(1, 40)
 attacks: st.SearchStrategy[Attack] = st.one_of(
     counts.map(RandomSearch),
     st.tuples(counts, counts, counts).map(GridSearch),
+    st.builds(RefiningSearch, counts, st.booleans()),
     st.builds(
         SpatialPGD,
         steps=st.integers(0, 30),

@@ -15,11 +15,16 @@ from torch import Tensor, nn
 from bars import bars, trained_network
 from crew import Crew, FailedError
 from spaces import rigid
-from upright import Evaluation, GridSearch, RandomSearch, SpatialPGD, evaluate
+from upright import Evaluation, GridSearch, RandomSearch, RefiningSearch, SpatialPGD, evaluate
 from upright.ranks import Ranks
 
 OPTIONS: dict[str, Any] = {
-    "attacks": [GridSearch((2, 2, 3)), RandomSearch(3), SpatialPGD(steps=2)],
+    "attacks": [
+        GridSearch((2, 2, 3)),
+        RandomSearch(3),
+        SpatialPGD(steps=2),
+        RefiningSearch(16, True),
+    ],
     "space": rigid(1, 15),
     "batch_size": 64,
 }
@@ -129,7 +134,7 @@ def test_a_state_of_two_ranks_is_continued_by_one_process(
     assert [file.name for file in tmp_path.glob("state*")] == ["state.rank-1"]
     machine = Machine(trained_network())
     assert_same(evaluate(machine, DATA, state=state, **OPTIONS), expected)
-    passes = 1 + 12 + 3 + 3
+    passes = 1 + 12 + 3 + 3 + 16
     left = (machine.images - LOOKS) / passes
     assert left in (37, CHUNK)  # a chunk, whichever rank 0 had
     assert [file.name for file in tmp_path.glob("state*")] == ["state"]
@@ -139,13 +144,13 @@ def test_a_state_of_one_process_is_continued_by_two_ranks(
     crew: Crew, tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
-    machine = Machine(trained_network(), calls_left=250)
+    machine = Machine(trained_network(), calls_left=450)
     with pytest.raises(ZeroDivisionError):
         evaluate(machine, DATA, state=state, **OPTIONS)
     (first, one), (second, other) = run(crew, state=state)
     assert_same(one, expected)
     assert_same(other, expected)
-    assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3) + 2 * LOOKS
+    assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3 + 16) + 2 * LOOKS
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
     assert_same(evaluate(Machine(trained_network(), 2), DATA, state=state, **OPTIONS), expected)
 

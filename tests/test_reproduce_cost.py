@@ -137,6 +137,8 @@ def test_estimates_are_for_this_hardware_or_for_that_of_most_records():
         ("L2(rob, Wo-10)", 10 + 9),
         ("L2(rob, rnd)", 6),
         ("KL-C(mix, S-PGD)", 3 * 5 + 6),
+        ("KL(rob, refine-20)", 20 + 6),
+        ("L2(rob, refine-20)", 2 * 20 + 9),
     ],
 )
 def test_passes_of_a_step_are_those_of_the_objective(objective, passes):

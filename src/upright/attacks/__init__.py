@@ -3,6 +3,8 @@
 from upright.attacks.base import (
     Attack,
     CandidateSearch,
+    Rounds,
+    RoundSearch,
     Score,
     WorstCase,
     attack_name,
@@ -12,12 +14,16 @@ from upright.attacks.base import (
 from upright.attacks.grid import GridSearch, usual_grid
 from upright.attacks.pgd import SpatialPGD
 from upright.attacks.random import RandomSearch
+from upright.attacks.refine import RefiningSearch
 
 __all__ = [
     "Attack",
     "CandidateSearch",
     "GridSearch",
     "RandomSearch",
+    "RefiningSearch",
+    "RoundSearch",
+    "Rounds",
     "Score",
     "SpatialPGD",
     "WorstCase",

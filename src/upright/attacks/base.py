@@ -17,6 +17,8 @@ from upright.space import Space
 __all__ = [
     "Attack",
     "CandidateSearch",
+    "RoundSearch",
+    "Rounds",
     "Score",
     "WorstCase",
     "attack_name",
@@ -94,6 +96,48 @@ class CandidateSearch(Attack):
     ) -> WorstCase:
         poses = self.candidates(space, count, generator=generator)
         return pick_worst(poses, score(poses))
+
+
+class Rounds(abc.ABC):
+    """A search under way: it proposes poses, learns their scores, and so on until it has no more.
+
+    What it proposes for an image depends on the scores of that image alone.
+    """
+
+    @abc.abstractmethod
+    def propose(self) -> Pose | None:
+        """Give the poses to try next, (k, images); None where the search is over."""
+
+    @abc.abstractmethod
+    def learn(self, scores: Tensor) -> None:
+        """Take in the scores of what was proposed last, k x images."""
+
+    @abc.abstractmethod
+    def restrict(self, rows: Tensor) -> Rounds:
+        """Go on with some of the images only."""
+
+    @abc.abstractmethod
+    def worst(self) -> WorstCase:
+        """Give the worst of all that was tried."""
+
+
+class RoundSearch(Attack):
+    """An attack whose next candidates depend on the scores of those before.
+
+    Callers may leave out images between rounds, such as those that are fooled.
+    """
+
+    @abc.abstractmethod
+    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
+        """Begin a search for ``count`` images."""
+
+    def search(
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        rounds = self.begin(space, count, generator=generator)
+        while (poses := rounds.propose()) is not None:
+            rounds.learn(score(poses))
+        return rounds.worst()
 
 
 def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 
 from upright import checks
-from upright.attacks import Attack, CandidateSearch, pick_worst
+from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
 from upright.evaluation.oracle import Oracle
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
@@ -34,7 +34,7 @@ from upright.evaluation.score import (
 from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
-from upright.evaluation.survival import HardestFirst, has_zero, survivors
+from upright.evaluation.survival import HardestFirst, has_zero, survivors, survivors_of_rounds
 from upright.fooled import pack_bits
 from upright.modes import climbing
 from upright.pose import Pose
@@ -250,6 +250,11 @@ class _Examination:
                 with_zero = self.question.include_identity or has_zero(poses)
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
+            elif self.question.only_accuracy and isinstance(attack, RoundSearch):
+                rounds = attack.begin(space, len(chunk), generator=generator)
+                alive = ~(is_fooled(natural) & self.question.include_identity)
+                alive = survivors_of_rounds(score, rounds, alive, attack.passes_per_image)
+                piece.keep(**{f"{name}/fooled": ~alive})
             else:
                 self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes

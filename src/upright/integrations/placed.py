@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.attacks import Attack, CandidateSearch, Score, WorstCase
+from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
 from upright.evaluation.question import Question
 from upright.evaluation.stream import chunk_size
 from upright.pose import Pose
@@ -48,6 +48,8 @@ def attack_at(attack: Attack, place: Place, question: Question) -> Attack:
 
     It holds of attacks that draw image by image, as all of this package do.
     """
+    if isinstance(attack, RoundSearch):
+        return _PlacedRounds(attack, place, question)
     if not isinstance(attack, CandidateSearch):
         return _PlacedSearch(attack, place, question)
     return attack if attack.shared else _PlacedCandidates(attack, place, question)
@@ -71,6 +73,26 @@ class _PlacedCandidates(CandidateSearch):
         mine = self.question.generator(self.attack, self.place.chunk)
         before = self.place.before
         return self.attack.candidates(space, before + count, generator=mine)[:, before:]
+
+
+@dataclass(frozen=True)
+class _PlacedRounds(RoundSearch):
+    attack: RoundSearch
+    place: Place
+    question: Question
+
+    def __str__(self) -> str:
+        return str(self.attack)
+
+    @property
+    def passes_per_image(self) -> int:
+        return self.attack.passes_per_image
+
+    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
+        del generator
+        mine, before = self.question.generator(self.attack, self.place.chunk), self.place.before
+        rounds = self.attack.begin(space, before + count, generator=mine)
+        return rounds.restrict(torch.arange(before, before + count))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ GRAMMAR = """\
   std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
   Reg:    AT, L2, KL, ALP, KL-C
   batch:  nat, rob, mix
-  def:    rnd, Wo-k for any k, S-PGD, or another attack such as grid-3x3x7; with ×m for m draws
+  def:    rnd, Wo-k for any k, S-PGD, or another attack such as grid-3x3x7 or refine-20+rnd;
+          with ×m for m draws
   option: λ (or lambda): weight of the penalty
           scale: of L2; direction: of KL, natural or transformed
           steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
