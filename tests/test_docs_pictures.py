@@ -11,6 +11,7 @@ import torch
 
 from markdown_code import PAGES, ROOT
 from upright.attacks import base
+from upright.data import registry as data_registry
 from upright.models import registry
 from upright.objective import notation
 from upright.train import Recipe, train
@@ -19,6 +20,8 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def test_pictures_can_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.build_network("convnet")  # all that this package registers is there before it is kept
+    monkeypatch.setattr(data_registry, "_entries", dict(data_registry._entries))
     monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
     monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
