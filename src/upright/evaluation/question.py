@@ -68,8 +68,8 @@ class Question:
         """Give it as states hold it: what older ones do not know is there only where it differs."""
         mine = {name: getattr(self, name) for name in _LATER}
         later = without_defaults(mine, _LATER)
-        if self.space.chain.code_digest:
-            later["code_of_families"] = self.space.chain.code_digest
+        if digest := self.space.chain.code_digest:
+            later["code_of_families"] = digest
         return {name.replace("_", " "): value for name, value in later.items()} | {
             "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
             "space": str(self.space),

@@ -118,7 +118,7 @@ class Chain:
     def __repr__(self) -> str:
         return " ".join(map(str, self.families))
 
-    @property
+    @cached_property
     def code_digest(self) -> str:
         """SHA-256 of the code of families that are not this package's; empty where all are."""
         own = [kind for kind in map(type, self.families) if not kind.__module__.startswith(_OURS)]
@@ -240,9 +240,9 @@ def chain_of(text: str) -> Chain:
 def _family(name: str, limits: str | None) -> Family:
     kind = FAMILIES.get(name.lower())
     if kind is None:
-        near = [_ELSEWHERE.get(name.lower(), "")]
-        near = near if near[0] else difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
-        hint = f" (nearest: {near[0]})" if near else ""
+        alike = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
+        near = _ELSEWHERE.get(name.lower()) or "".join(alike)
+        hint = f" (nearest: {near})" if near else ""
         raise UnknownFamilyError(
             f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}, and of your own "
             f"those whose file you import, or name on the command line as FILE.py:NAME or by "

@@ -56,47 +56,9 @@ def attack_at(attack: Attack, place: Place, question: Question) -> Attack:
 
 
 @dataclass(frozen=True)
-class _PlacedCandidates(CandidateSearch):
-    attack: CandidateSearch
-    place: Place
-    question: Question
+class _Placed(Attack):
+    """An attack at a place: its name, its passes, and the draws that are meant for there."""
 
-    def __str__(self) -> str:
-        return str(self.attack)
-
-    @property
-    def passes_per_image(self) -> int:
-        return self.attack.passes_per_image
-
-    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
-        del generator
-        mine = self.question.generator(self.attack, self.place.chunk)
-        before = self.place.before
-        return self.attack.candidates(space, before + count, generator=mine)[:, before:]
-
-
-@dataclass(frozen=True)
-class _PlacedRounds(RoundSearch):
-    attack: RoundSearch
-    place: Place
-    question: Question
-
-    def __str__(self) -> str:
-        return str(self.attack)
-
-    @property
-    def passes_per_image(self) -> int:
-        return self.attack.passes_per_image
-
-    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
-        del generator
-        mine, before = self.question.generator(self.attack, self.place.chunk), self.place.before
-        rounds = self.attack.begin(space, before + count, generator=mine)
-        return rounds.restrict(torch.arange(before, before + count))
-
-
-@dataclass(frozen=True)
-class _PlacedSearch(Attack):
     attack: Attack
     place: Place
     question: Question
@@ -108,16 +70,44 @@ class _PlacedSearch(Attack):
     def passes_per_image(self) -> int:
         return self.attack.passes_per_image
 
+    def _draws(self) -> torch.Generator:
+        return self.question.generator(self.attack, self.place.chunk)
+
+
+@dataclass(frozen=True)
+class _PlacedCandidates(_Placed, CandidateSearch):
+    attack: CandidateSearch
+
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
+        del generator
+        before = self.place.before
+        listed = self.attack.candidates(space, before + count, generator=self._draws())
+        return listed[:, before:]
+
+
+@dataclass(frozen=True)
+class _PlacedRounds(_Placed, RoundSearch):
+    attack: RoundSearch
+
+    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
+        del generator
+        before = self.place.before
+        rounds = self.attack.begin(space, before + count, generator=self._draws())
+        return rounds.restrict(torch.arange(before, before + count))
+
+
+@dataclass(frozen=True)
+class _PlacedSearch(_Placed):
     def search(
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         del generator
-        mine, before = self.question.generator(self.attack, self.place.chunk), self.place.before
+        before = self.place.before
 
         def of_all(pose: Pose) -> Tensor:
             """Those before are worth nothing, and cost nothing."""
             asked = pose if pose.shape[-1] == 1 else pose[..., before:]
             return F.pad(score(asked), (before, 0))
 
-        found = self.attack.search(of_all, space, before + count, generator=mine)
+        found = self.attack.search(of_all, space, before + count, generator=self._draws())
         return WorstCase(found.pose[before:], found.score[before:], self.passes_per_image * count)
