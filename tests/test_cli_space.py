@@ -283,3 +283,20 @@ def test_other_code_of_the_same_name_is_another_run_and_another_question(upright
     assert "belongs to another evaluation (other code of families)" in err
     again = Recipe(**{**vars(first), "families_digest": ""})
     assert (again.space, again.hash == first.hash) == (first.space, False)
+
+
+def test_a_file_of_families_is_run_for_a_run_and_for_what_was_saved(upright: Call) -> None:
+    own = ("--data", "npz:colours.npz", "--space", "wave.py:wave(0.2)")
+    assert upright(*TRAIN, *own)[0] == 0
+    saved = ("--attack", "grid-3", "--save", "results/saved", "--save-images", 2)
+    assert upright("evaluate", "run", *own, *saved)[0] == 0
+    _families_in.cache_clear()
+    del FAMILIES["wave"]
+    plain = ("evaluate", "run", "--data", "npz:others.npz", "--space", "rotate(5)")
+    assert upright(*plain)[0] == 2
+    assert upright(*plain, "--families", "wave.py")[0] == 0
+    _families_in.cache_clear()
+    del FAMILIES["wave"]
+    page = ("report", "results", "--out", "page")
+    assert upright(*page)[0] == 2
+    assert upright(*page, "--families", "wave.py")[0] == 0
