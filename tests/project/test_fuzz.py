@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-FUZZ = Path(__file__).parents[1] / "fuzz"
+FUZZ = Path(__file__).parents[2] / "fuzz"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the guard is Linux's")
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from test_warp import INTERPOLATIONS, POSES
 from torch import Tensor
 
+from drawn import noise, poses_of
 from reference import loop_warp, scipy_warp
-from test_warp import INTERPOLATIONS, POSES, noise, poses_of
 from upright import Pose, evaluate, warp, warp_all
 from upright.warp import Interpolation
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 ACCURACIES = re.compile(r"(before|after): natural (\d+\.\d)%, wo-2 (\d+\.\d)%")
 IN_AN_EPOCH = re.compile(r"epoch (\d): natural (\d+\.\d)%, wo-\d+ (\d+\.\d)%")

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from drawn import MIXED, draw, noise, parts_of
 from reference import scipy_resample, undone
-from test_chain import MIXED, draw, parts_of
-from test_warp import noise
 from upright import PAPER, Pose, Space, evaluate, warp, warp_all
 from upright.warp import FILLS
 from upright.window import Window

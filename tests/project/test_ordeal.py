@@ -16,8 +16,8 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PATHS = [str(ROOT / name) for name in ("src", "benchmarks", "fuzz", "tests")]
+ROOT = Path(__file__).parents[2]
+PATHS = [str(ROOT / name) for name in ("src", "benchmarks", "fuzz", "tests/helpers")]
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="limits and signals are those of Linux"),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "results" / "README.md"])
 
 _FENCE = re.compile(

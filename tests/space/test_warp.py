@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from drawn import noise, poses_of
 from reference import loop_warp, scipy_warp
 from upright import Pose, warp, warp_all
 from upright.warp import FILLS, Fill, Interpolation
@@ -22,15 +23,6 @@ POSES = [(0.3, -0.7, 0.0), (1.6, 2.2, 30.0), (-2.9, 0.4, -17.3), (11.3, -9.7, 20
 
 every_fill = pytest.mark.parametrize("fill", FILLS)
 every_interpolation = pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-
-
-def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(*shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def poses_of(triples: list[Any]) -> Pose:
-    return Pose(torch.tensor(triples, dtype=torch.float64))
 
 
 class TestReferences:

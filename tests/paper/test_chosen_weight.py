@@ -20,7 +20,7 @@ from upright.report.tables import to_csv, to_latex, to_markdown
 from upright.reproduce import paper_method, plan
 from upright.reproduce.fill import fill_tables, select
 
-RESULTS = sorted((Path(__file__).parents[1] / "results").glob("*.jsonl"))
+RESULTS = sorted((Path(__file__).parents[2] / "results").glob("*.jsonl"))
 GRID = {"nat": 0.9, "grid-775": 0.7}
 
 

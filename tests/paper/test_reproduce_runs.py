@@ -238,7 +238,7 @@ def test_what_is_recorded_is_what_the_evaluation_was_told(tmp_path, tasks, monke
 
 
 def test_settings_have_the_keys_and_values_of_the_committed_records():
-    (file,) = (Path(__file__).parents[1] / "results").glob("cifar10.jsonl")
+    (file,) = (Path(__file__).parents[2] / "results").glob("cifar10.jsonl")
     old = read(file).records[0].evaluation
     asked = Settings(precision="bfloat16").as_json()
     assert asked == old

@@ -146,7 +146,7 @@ class TestTerms:
             replace(card_of(Recipe(objective="std")), data_terms=3)
 
     def test_the_notice_names_what_every_shipped_network_was_made_from(self):
-        words = " ".join((Path(__file__).parents[1] / "NOTICE").read_text().split())
+        words = " ".join((Path(__file__).parents[2] / "NOTICE").read_text().split())
         for folder in {entry.card_file.parent.name for entry in Entry.all_in(SHIPPED)}:
             assert f"entries/{folder}: " in words
             assert KNOWN[folder].page in words
@@ -179,7 +179,7 @@ def test_what_is_shipped_is_whole_and_was_measured_on_all_of_the_known_test_imag
 
 
 def test_the_page_of_the_zoo_lists_what_is_shipped_with_the_numbers_of_the_cards():
-    page = (Path(__file__).parents[1] / "docs" / "zoo.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.match(r"\| `(cifar10|svhn)/", line)]
     expected = set()
     for shipped in Entry.all_in(SHIPPED):

@@ -16,7 +16,7 @@ import pytest
 
 import upright
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(upright.__file__).parent
 
 

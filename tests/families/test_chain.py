@@ -14,30 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from drawn import MIXED, draw, noise, parts_of
 from reference import scipy_resample, undone
-from test_warp import noise
 from upright import Pose, Space, warp, warp_all
 from upright.families import FAMILIES, Chain, Shift, chain_of, matrix_inverse, matrix_product
 from upright.warp import FILLS, Interpolation
 
 ALL_SPATIAL = "shift(3px) rotate(30) zoom(0.8..1.2) stretch shear(8) perspective(0.15)"
-MIXED = "brightness(0.1) shift(3px) contrast rotate(30) zoom(0.8..1.2) gamma blur(1px)"
 ORANGE = "#ff8000"
-
-
-def draw(text: str, *shape: int, seed: int = 1) -> Pose:
-    pose = Space.of(text).sample(*shape, generator=torch.Generator().manual_seed(seed))
-    return pose.to(dtype=torch.float64)
-
-
-def parts_of(pose: Pose) -> list[tuple[str, Pose]]:
-    """A pose of each family of a chain, in the order of the text."""
-    parts, start = [], 0
-    for each in pose.chain.families:
-        columns = pose.values[..., start : start + len(each.axes)]
-        parts.append((each.name, Pose(columns, Chain((each,)))))
-        start += len(each.axes)
-    return parts
 
 
 def smooth(side: int) -> Tensor:

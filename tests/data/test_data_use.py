@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from test_data_store import store
+
 from tiny_sets import Tiny, shuffled, tiny
 from upright.data import load_data, recognise
 from upright.data import store as cache

@@ -12,7 +12,7 @@ import pytest
 from upright import PAPER, Space
 from upright.train import Recipe, train
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from upright.reproduce import results as results_module
 from upright.reproduce.fill import fill_tables, select
 from upright.reproduce.results import Results
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
 
 

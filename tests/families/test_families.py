@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from drawn import noise
 from reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
-from test_warp import noise
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, base, family
 from upright.transforms import Random

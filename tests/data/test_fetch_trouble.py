@@ -13,8 +13,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-
-from fickle_server import FickleServer
 from test_fetch import (
     HASTY,
     assert_stored,
@@ -24,6 +22,8 @@ from test_fetch import (
     server,
     work,
 )
+
+from fickle_server import FickleServer
 from tiny_sets import Tiny
 from upright.cli.messages import one_line
 from upright.data.fetch import fetch

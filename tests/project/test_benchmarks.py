@@ -19,7 +19,7 @@ from upright.data import load_data
 from upright.reproduce import Task
 from upright.train import Recipe, train
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)

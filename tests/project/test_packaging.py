@@ -17,7 +17,7 @@ from packaging.version import Version
 from upright import __version__
 from upright.zoo.shelf import SHIPPED
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
