@@ -22,9 +22,11 @@ from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.data.raw import RawSplit, split_digests
+from upright.measure import settings
 from upright.origin import origin_on
+from upright.paper import cells as plan
+from upright.paper import reported
 from upright.records import read
-from upright.reproduce import plan, reported, settings
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
 

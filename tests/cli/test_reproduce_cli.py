@@ -13,13 +13,13 @@ from made_up import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
+from upright.measure import results as results_module
+from upright.measure.results import Results
+from upright.paper.tables import fill_tables, select
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
-from upright.reproduce import results as results_module
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.results import Results
 
 ROOT = Path(__file__).parents[2]
 PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upright.reproduce import add_to_zoo
+from upright.measure import add_to_zoo
 from upright.train import Recipe, TrainedRun, train
 from upright.zoo import Entry
 

@@ -19,15 +19,15 @@ from upright.cli import main
 from upright.data import load_data
 from upright.data.known import KNOWN
 from upright.evaluation import Oracle
+from upright.measure import Guest
+from upright.measure.guest import weights_digest
+from upright.paper.missing import missing_tasks
+from upright.paper.tables import fill_tables, select
 from upright.pose import Pose
 from upright.records import Record, from_json, read, to_json
 from upright.report.comparable import comparable
 from upright.report.page.sheet import methods_sheet
 from upright.report.runs import group_runs
-from upright.reproduce import Guest
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.guest import weights_digest
-from upright.reproduce.missing import missing_tasks
 from upright.sources import load_model
 from upright.zoo.card import read_card, write_card
 

@@ -10,6 +10,9 @@ import pytest
 
 from made_up import made_up_record, paper_recipe
 from upright.objective import Objective
+from upright.paper import cells as plan
+from upright.paper import paper_method
+from upright.paper.tables import fill_tables, select
 from upright.records import read
 from upright.report.compare import estimate
 from upright.report.data import split_weight
@@ -17,8 +20,6 @@ from upright.report.methods import methods_to_markdown
 from upright.report.model import Estimate
 from upright.report.page.sheet import paper_sheet
 from upright.report.tables import to_csv, to_latex, to_markdown
-from upright.reproduce import paper_method, plan
-from upright.reproduce.fill import fill_tables, select
 
 RESULTS = sorted((Path(__file__).parents[2] / "results").glob("*.jsonl"))
 GRID = {"nat": 0.9, "grid-775": 0.7}

@@ -11,7 +11,7 @@ import pytest
 
 import upright
 from upright.objective import Objective
-from upright.reproduce import all_reported, paper_rows, reported
+from upright.paper import all_reported, paper_rows, reported
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 COMPARED_WITH = ("GRN", "ETN", "STN")
@@ -20,7 +20,7 @@ MISPRINTS = [
     ("wok_diffk", "CIFAR-10", "ALP(rob,Wo-1)"),
 ]
 
-with (Path(upright.__file__).parent / "reproduce" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
     LINES = list(csv.DictReader(_file))
 SOUND = [
     line for line in LINES if (line["table"], line["dataset"], line["method"]) not in MISPRINTS

@@ -8,11 +8,11 @@ import pytest
 
 from made_up import made_up_record, paper_recipe
 from upright.objective import Objective
+from upright.paper.cells import with_run
+from upright.paper.cost import cost_of, passes_of_a_step, usual_hardware
 from upright.records import Origin
 from upright.report.data import lambda_curve, runtime_points, split_weight
-from upright.reproduce import Task
-from upright.reproduce.cost import cost_of, passes_of_a_step, usual_hardware
-from upright.reproduce.plan import with_run
+from upright.workers import Task
 
 GPU = "made-up GPU"
 GRID = {"nat": 0.9, "grid-775": 0.7}

@@ -15,19 +15,20 @@ from spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective
+from upright.paper import LAYOUTS, paper_method, table_names, wanted
+from upright.paper import cells as plan
+from upright.paper.figures import FACTORS, FIGURES, figure, figure_recipes
+from upright.paper.layout import baseline_of
+from upright.paper.missing import missing_tasks, table_needs
+from upright.paper.tables import fill_tables, select
 from upright.report.comparable import comparable
-from upright.reproduce import LAYOUTS, paper_method, plan, table_names, wanted
-from upright.reproduce.figures import FACTORS, FIGURES, figure, figure_recipes
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.layout import baseline_of
-from upright.reproduce.missing import missing_tasks, table_needs
-from upright.reproduce.pair import recipe_from_json, runs_of
+from upright.train.pair import recipe_from_json, runs_of
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 NETWORKS = ("GRN", "ETN", "STN")
 GRID = {"nat": 0.9, "grid-775": 0.7}
 
-with (Path(upright.__file__).parent / "reproduce" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
     PRINTED = list(csv.DictReader(_file))
 
 

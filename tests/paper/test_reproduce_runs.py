@@ -14,11 +14,12 @@ import torch
 from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
 from upright import evaluate
+from upright.measure import Settings, settings
+from upright.measure.results import DamagedRecord, Results
+from upright.paper.missing import make_missing, undone
 from upright.records import read
-from upright.reproduce import LocalEngine, Settings, Task, perform, run_folder, settings
-from upright.reproduce.missing import undone
-from upright.reproduce.results import DamagedRecord, Results, make_missing
 from upright.train import Recipe, RunDirectory, load_network
+from upright.workers import LocalEngine, Task, perform, run_folder
 
 CPU = torch.device("cpu")
 

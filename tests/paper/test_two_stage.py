@@ -17,17 +17,19 @@ from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.evaluation import Oracle
+from upright.measure import FinishedRun, Settings, record_of
+from upright.measure.results import Results
+from upright.paper import reported, with_reported
+from upright.paper.cells import paper_method, wanted
+from upright.paper.cost import cost_of, timed
+from upright.paper.missing import missing_tasks, table_needs, undone
+from upright.paper.tables import fill_tables, select
 from upright.records import append, read
 from upright.report.comparable import comparable, comparable_times
 from upright.report.runs import group_runs
-from upright.reproduce import Pair, Settings, Task, reported
-from upright.reproduce import record as recording
-from upright.reproduce.cost import cost_of, timed
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.missing import missing_tasks, table_needs, undone
-from upright.reproduce.pair import recipe_from_json
-from upright.reproduce.plan import paper_method, wanted
-from upright.reproduce.results import Results
+from upright.train import Pair
+from upright.train.pair import recipe_from_json
+from upright.workers import Task
 from upright.zoo import Card
 
 CPU = torch.device("cpu")
@@ -193,14 +195,15 @@ def test_the_paper_s_number_stands_beside_a_pair_that_was_trained_on_the_same_da
     result = evaluate(asked, (data.images, data.labels), attacks=[])
 
     def stands_beside(recipe):
-        return recording.record_of(
-            recording.FinishedRun(recipe, 1.0),
+        record = record_of(
+            FinishedRun(recipe, 1.0),
             result,
             data_name="cifar10",
             data=data,
             settings=Settings(fill=FILLS[method.split()[0]]),
             device=CPU,
-        ).reported
+        )
+        return with_reported(record).reported
 
     assert stands_beside(pair) == {"nat": reported("cifar10", method, "nat")}
     for changes in ({"data": "svhn"}, {"steps": 9}):
@@ -258,7 +261,7 @@ def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
     Results(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
-    monkeypatch.setattr("upright.reproduce.results.CHECKOUT", tmp_path)  # no records of ours
+    monkeypatch.setattr("upright.measure.results.CHECKOUT", tmp_path)  # no records of ours
     options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "2"]
     assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -15,13 +15,14 @@ from upright import evaluate
 from upright.cli import main
 from upright.cli import reproduce as command
 from upright.evaluation import Oracle
+from upright.measure.results import Results
+from upright.paper.missing import make_missing
 from upright.records import read
-from upright.reproduce import LocalEngine, Pair, Task, engine, perform
-from upright.reproduce.pair import changed, recipe_from_json, runs_of
-from upright.reproduce.results import Results, make_missing
 from upright.sources import StnPlus, load_locator
-from upright.train import load_network
+from upright.train import Pair, load_network
+from upright.train.pair import changed, recipe_from_json, runs_of
 from upright.warp import warp
+from upright.workers import LocalEngine, Task, engine, perform
 
 CPU = torch.device("cpu")
 

@@ -12,13 +12,14 @@ from rich.console import Console
 from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
-from upright.reproduce import LocalEngine, Pair, Task, engine
-from upright.reproduce.attempt import Attempt, token_in, work_on
-from upright.reproduce.claim import claimed
-from upright.reproduce.pair import changed
-from upright.reproduce.results import Results, make_missing
-from upright.reproduce.work import folder_of, folders_of
-from upright.train import train
+from upright.measure.results import Results
+from upright.paper.missing import make_missing
+from upright.train import Pair, train
+from upright.train.pair import changed
+from upright.workers import LocalEngine, Task, engine
+from upright.workers.folder_claim import claimed
+from upright.workers.ray_worker import Attempt, token_in, work_on
+from upright.workers.task import folder_of, folders_of
 
 CPU = torch.device("cpu")
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from made_up import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
-from upright.reproduce import Task
 from upright.train import Recipe, train
+from upright.workers import Task
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -11,6 +11,8 @@ import pytest
 import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
 from spaces import rigid
+from upright.measure import Settings
+from upright.paper.tables import fill_tables, select
 from upright.records import Record, append
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
 from upright.report.comparable import setting_in_words
@@ -18,8 +20,6 @@ from upright.report.page import read_contents, write_report
 from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs, told_apart
 from upright.report.tables import to_markdown
-from upright.reproduce import Settings
-from upright.reproduce.fill import fill_tables, select
 
 PLAIN = made_up.RECORDS[4]
 UNLIKE: dict[str, tuple[Any, str]] = {

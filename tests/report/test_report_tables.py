@@ -21,6 +21,9 @@ from rich.console import Console
 import upright
 from made_up import made_up_record, paper_recipe
 from upright.objective import Objective
+from upright.paper import table_names
+from upright.paper.cells import chosen_weight
+from upright.paper.tables import fill_tables, select
 from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
 from upright.report.compare import difference, estimate, pooled_spread, reduction
@@ -29,14 +32,11 @@ from upright.report.runs import group_runs
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import table_names
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.plan import chosen_weight
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 MODELS = {"GRN": "gresnet44", "ETN": "etn34", "STN": "stn34"}
 
-with (Path(upright.__file__).parent / "reproduce" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
     PRINTED = list(csv.DictReader(_file))
 
 

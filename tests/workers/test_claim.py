@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
-from upright.reproduce import Task, perform, run_folder
-from upright.reproduce.attempt import Attempt, NotSharedError, kept, token_in, work_on
-from upright.reproduce.claim import Claim, claimed, newest_step, read_claim
+from upright.workers import Task, perform, run_folder
+from upright.workers.folder_claim import Claim, claimed, newest_step, read_claim
+from upright.workers.ray_worker import Attempt, NotSharedError, kept, token_in, work_on
 
 
 @pytest.fixture
@@ -43,7 +43,8 @@ def test_a_worker_does_what_perform_does_and_says_who_it_is(tmp_path, task):
 
 def test_tokens_of_killed_drivers_go_and_those_of_others_stay(tmp_path):
     leave = (
-        "import os, sys; from pathlib import Path; from upright.reproduce.attempt import token_in\n"
+        "import os, sys; from pathlib import Path\n"
+        "from upright.workers.ray_worker import token_in\n"
         "with token_in(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", leave, str(tmp_path)], check=False)

@@ -14,11 +14,12 @@ import torch
 
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.reproduce import LocalEngine, Task, run_folder
-from upright.reproduce.claim import newest_step, read_claim
-from upright.reproduce.cluster import ray_engine
-from upright.reproduce.results import Results, make_missing
+from upright.measure.results import Results
+from upright.paper.missing import make_missing
 from upright.train import Recipe
+from upright.workers import LocalEngine, Task, run_folder
+from upright.workers.folder_claim import newest_step, read_claim
+from upright.workers.ray_engine import ray_engine
 
 pytest.importorskip("ray", reason="it comes with the extra ray")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="clusters are for Linux")

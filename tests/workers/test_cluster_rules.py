@@ -14,13 +14,15 @@ from rich.console import Console
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.reproduce import LocalEngine, Pair, Task, run_folder
-from upright.reproduce.attempt import NotSharedError
-from upright.reproduce.cluster import RayEngine
-from upright.reproduce.pair import runs_of
-from upright.reproduce.progress import Doing, progress_table
-from upright.reproduce.results import Results, make_missing
-from upright.reproduce.work import folder_of
+from upright.measure.results import Results
+from upright.paper.missing import make_missing
+from upright.train import Pair
+from upright.train.pair import runs_of
+from upright.workers import LocalEngine, Task, run_folder
+from upright.workers.progress import Doing, progress_table
+from upright.workers.ray_engine import RayEngine
+from upright.workers.ray_worker import NotSharedError
+from upright.workers.task import folder_of
 
 CPU = torch.device("cpu")
 

@@ -19,7 +19,7 @@ from tiny_zoo import NAME
 from upright import zoo
 from upright.data import load_data
 from upright.models import build_network
-from upright.reproduce import LAYOUTS, wanted
+from upright.paper import LAYOUTS, wanted
 from upright.sources import load_model
 from upright.train import Recipe, load_network
 from upright.zoo import Entry, entry_name, pack, unpack

@@ -16,9 +16,10 @@ from upright import evaluate, zoo
 from upright.cli import main
 from upright.data import load_data
 from upright.data.known import KNOWN
+from upright.measure import add_to_zoo
 from upright.models import build_network
-from upright.reproduce import add_to_zoo, reported
-from upright.reproduce.plan import evaluated_as_in_the_paper
+from upright.paper import reported
+from upright.paper.cells import evaluated_as_in_the_paper
 from upright.train import Recipe, RunDirectory, train
 from upright.zoo import Card, Entry, entry_name, pack, to_markdown
 from upright.zoo.card import read_card, write_card

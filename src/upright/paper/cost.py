@@ -20,13 +20,14 @@ from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, RoundSearch, parse_attack
 from upright.data.known import KNOWN
+from upright.measure.network import Part, evaluation_precision, parts_of
 from upright.objective import LocNet, parse_objective
+from upright.paper.cells import by_recipe, same_run
 from upright.records import Record
 from upright.report.data import split_weight
-from upright.reproduce.pair import runs_of
-from upright.reproduce.plan import by_recipe, same_run
-from upright.reproduce.work import Part, Task, evaluation_precision, parts_of
 from upright.train import Recipe
+from upright.train.pair import runs_of
+from upright.workers.task import Task
 
 __all__ = ["Basis", "Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
 
@@ -167,7 +168,7 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
     images = networks * (task.test_images or KNOWN[task.recipe.data].counts["test"])
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for part in parts_of(task, evaluation_precision(task.recipe)):
+    for part in parts_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
         same = [record for record in records if _has_measured(record, part)]
         basis = basis if same else "extrapolated"
         rates = [

@@ -1,19 +1,15 @@
-"""A folder of records, and the making of those that it lacks."""
+"""A folder of records."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from upright.records import Record, append, read_folder
-from upright.reproduce.engine import Engine, Failure
-from upright.reproduce.missing import undone
-from upright.reproduce.work import Task
 
-__all__ = ["CHECKOUT", "SHIPPED", "DamagedRecord", "Results", "make_missing"]
+__all__ = ["CHECKOUT", "SHIPPED", "DamagedRecord", "Results"]
 
 SHIPPED = Path(__file__).parent / "records"
 """The project's own records, in an installed package."""
@@ -64,38 +60,3 @@ def _read(folder: Path) -> tuple[Record, ...]:
     for damage in found.damaged:
         warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=3)
     return found.records
-
-
-def make_missing(
-    tasks: Sequence[Task],
-    engine: Engine,
-    results: Results,
-    *,
-    say: Callable[[str], None] = lambda _: None,
-) -> tuple[Failure, ...]:
-    """Let an engine perform what is not recorded yet; each record is kept once, as it comes.
-
-    A record that cannot be kept is told in full, and counts as a failure; the others go on.
-    """
-    todo = undone(tasks, results.read())
-    unkept: list[Failure] = []
-
-    def keep(record: Record) -> None:
-        found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
-        about = f"{record.method} on {record.dataset}, seed {record.seed}: {found}"
-        try:
-            again = "" if results.add(record) else " (was recorded before)"
-        except OSError as error:
-            its = [task for task in todo if _is_of(task, record)]
-            if not its:
-                raise
-            say(f"{about} (not recorded)")
-            unkept.append(Failure(its[0], str(error)))
-        else:
-            say(about + again)
-
-    return (*engine.run(todo, keep), *unkept)
-
-
-def _is_of(task: Task, record: Record) -> bool:
-    return task.recipe.hash == record.recipe_hash and task.recipe.seed == record.seed

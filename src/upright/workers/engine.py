@@ -16,9 +16,9 @@ from typing import Protocol
 import torch
 
 from upright.records import Record
-from upright.reproduce.pair import runs_of
-from upright.reproduce.work import Task, folder_of, is_trained, measure
 from upright.train import Recipe, train_together
+from upright.train.pair import runs_of
+from upright.workers.task import Task, folder_of, is_trained, measure
 
 __all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "room_on"]
 

@@ -9,35 +9,27 @@ own for the state of its evaluation.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
 from upright.checks import Model
 from upright.evaluation import Oracle
+from upright.measure.network import evaluation_precision, measure_network
+from upright.measure.record import FinishedRun
 from upright.records import Record
-from upright.reproduce.pair import Pair, attack_fill, runs_of
-from upright.reproduce.record import FinishedRun, record_of
-from upright.reproduce.settings import Precision, Settings
 from upright.sources.stn_plus import StnPlus, load_locator
 from upright.train import Recipe, load_network, train
+from upright.train.pair import Pair, runs_of
 
 __all__ = [
-    "Part",
-    "Precision",
     "Task",
-    "evaluation_precision",
     "folder_of",
     "folders_of",
     "is_trained",
     "measure",
-    "measure_network",
-    "parts_of",
     "perform",
     "run_folder",
 ]
@@ -121,11 +113,12 @@ def measure(
 ) -> Iterator[Record]:
     """Evaluate a run that was trained, or two."""
     yield from measure_network(
-        task,
         _finished(task.recipe, runs),
         _load(task.recipe, runs, device),
+        task.attacks,
         precision=evaluation_precision(task.recipe),
         device=device,
+        limit=task.test_images,
         states=run_folder(task, runs),
         progress=progress,
     )
@@ -147,73 +140,3 @@ def _load(recipe: Recipe | Pair, runs: Path, device: torch.device) -> Model:
             Oracle(locator, network) if recipe.oracle else StnPlus(locator, network, locator.fill)
         )
     return network.to(device).eval()
-
-
-def evaluation_precision(recipe: Recipe | Pair) -> Precision:
-    """In which precision a run is evaluated: in float32, or half of it if it was trained so."""
-    return "float32" if recipe.precision == "float32" else "float16"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Attacks of a task that share an evaluation, and its settings."""
-
-    attacks: tuple[str, ...]
-    settings: Settings
-
-
-def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
-    """Cut a task into evaluations: S-PGD in float32, all others in this precision.
-
-    The signs of a gradient in half precision are not always those of the gradient.
-    """
-    parsed = {name: parse_attack(name) for name in task.attacks}
-    comparing = (CandidateSearch, RoundSearch)
-    listed = tuple(name for name in parsed if isinstance(parsed[name], comparing))
-    climbing = tuple(name for name in parsed if name not in listed)
-    asked = replace(
-        Settings.of_run(runs_of(task.recipe)[-1]),
-        limit=task.test_images,
-        precision=precision,
-        fill=attack_fill(task.recipe),
-    )
-    parts = (Part(listed, asked), Part(climbing, replace(asked, precision="float32")))
-    return tuple(part for part in parts if part.attacks) or parts[:1]
-
-
-def measure_network(
-    task: Task,
-    run: FinishedRun,
-    network: Model,
-    *,
-    precision: Precision,
-    device: torch.device,
-    states: Path | None = None,
-    progress: bool = False,
-) -> Iterator[Record]:
-    """Evaluate a run's network on the test images, a record for each of the task's parts.
-
-    Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
-    that was stopped is continued.
-    """
-    parts = parts_of(task, precision)
-    data = parts[0].settings.load(task.recipe.data)
-    for part in parts:
-        settings = part.settings
-        evaluation = settings.evaluate(
-            settings.in_precision(network),
-            data,
-            attacks=part.attacks,
-            only_accuracy=True,
-            device=device,
-            state=None if states is None else states / f"evaluation-{_digest(part)}.safetensors",
-            progress=progress,
-        )
-        yield record_of(
-            run, evaluation, data_name=task.recipe.data, data=data, settings=settings, device=device
-        )
-
-
-def _digest(part: Part) -> str:
-    asked = json.dumps([part.settings.as_json(), part.attacks], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()[:12]

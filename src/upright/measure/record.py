@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,16 +17,14 @@ from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Identity
 from upright.data.store import identify
 from upright.evaluation import Evaluation
+from upright.measure.guest import Guest
+from upright.measure.settings import Settings
 from upright.origin import origin_on
-from upright.records import Origin, Record, Reported
-from upright.reproduce.guest import Guest
-from upright.reproduce.pair import Pair, attack_fill, changed, runs_of
-from upright.reproduce.plan import evaluated_as_in_the_paper, paper_method
-from upright.reproduce.reported import reported
-from upright.reproduce.settings import Settings
+from upright.records import Origin, Record
 from upright.sources.stn_plus import STN_PLUS
 from upright.train import Recipe, RunDirectory
 from upright.train.checkpoint import Checkpoint
+from upright.train.pair import Pair
 from upright.zoo import Card
 
 __all__ = ["FinishedRun", "digests_of", "record_of"]
@@ -94,11 +92,6 @@ class FinishedRun:
         """Whether it is two runs that read the attack's own pose."""
         return isinstance(self.recipe, Pair) and self.recipe.oracle
 
-    def as_in_the_paper(self, asked: dict[str, Any], *, data: Container[str | None]) -> bool:
-        """Whether it was trained on these data, and is evaluated as the paper does it."""
-        trained_on_it = all(each.data in data for each in runs_of(self.recipe))
-        return trained_on_it and evaluated_as_in_the_paper(asked, attack_fill(self.recipe))
-
     def told(self) -> dict[str, Any]:
         """Give the fields of a record that tell what was evaluated."""
         return {
@@ -153,14 +146,13 @@ def record_of(
     measured |= {name: result.accuracy for name, result in results.items()}
     run = subject if isinstance(subject, FinishedRun) else None
     assert evaluation.oracle == (run is not None and run.is_oracle)
-    comparable = run is not None and run.as_in_the_paper(asked, data={known, data_name})
     return Record(
         **subject.told(),
         dataset=known or data_name,
         evaluation=asked | ({"weights": "bfloat16"} if run and run.packed else {}),
         measured=measured,
         images=len(evaluation),
-        reported=_reported(known, run.recipe, measured) if known and run and comparable else {},
+        reported={},
         evaluate_seconds=evaluation.seconds,
         forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
         data_digest=digests_of(data, settings.split),
@@ -198,12 +190,3 @@ def _shares_poses(attack: str) -> bool:
     except ValueError:  # one without a name, of which nothing is known
         return False
     return isinstance(search, CandidateSearch) and search.shared
-
-
-def _reported(dataset: str, recipe: Recipe | Pair, metrics: Iterable[str]) -> dict[str, Reported]:
-    """What the paper has for a recipe of its own; a shorter one has nothing to stand beside."""
-    method = paper_method(changed(recipe, data=dataset))
-    if method is None:
-        return {}
-    found = {metric: reported(dataset, method, metric) for metric in metrics}
-    return {metric: value for metric, value in found.items() if value is not None}

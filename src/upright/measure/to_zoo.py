@@ -6,14 +6,17 @@ The card's numbers are of the packed weights: these are evaluated, not the check
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from upright.data.known import KNOWN
-from upright.reproduce.record import FinishedRun
-from upright.reproduce.work import Precision, Task, measure_network
+from upright.measure.network import measure_network
+from upright.measure.record import FinishedRun
+from upright.measure.settings import Precision
+from upright.records import Record
 from upright.train import RunDirectory, load_network
 from upright.train.network import is_own_code
 from upright.window import Window
@@ -32,6 +35,7 @@ def add_to_zoo(
     precision: Precision = "float32",
     device: torch.device | str = "cpu",
     note: str = "",
+    beside: Callable[[Record], Record] = lambda record: record,
     progress: bool = False,
 ) -> Entry:
     """Pack a run's weights, evaluate them on the run's test images, and write weights and card.
@@ -45,6 +49,7 @@ def add_to_zoo(
         precision: of the network while it is measured.
         device: where to evaluate.
         note: what else the card is to say.
+        beside: puts what others report beside a record, as ``paper.with_reported`` does.
         progress: show a bar with the time left.
     """
     run, finished, device = RunDirectory.open(path), FinishedRun.open(path), torch.device(device)
@@ -72,11 +77,12 @@ def add_to_zoo(
     weights = pack(load_network(path))
     network = unpack(weights, recipe.model, classes=len(run.classes), channels=run.channels)
     records = measure_network(
-        Task(recipe=recipe, attacks=attacks, test_images=limit),
         replace(finished, packed=True),
         network.to(device),
+        attacks,
         precision=precision,
         device=device,
+        limit=limit,
         progress=progress,
     )
     images = recipe.load_data("test", limit=1).images
@@ -87,7 +93,7 @@ def add_to_zoo(
         image_shape=(run.channels, height, width),
         train_digest=run.data_digest,
         weights_digest=hashlib.sha256(weights).hexdigest(),
-        records=tuple(records),
+        records=tuple(map(beside, records)),
         note=note,
         data_terms=KNOWN[recipe.data].terms if recipe.data in KNOWN else "",
     )

@@ -53,7 +53,7 @@ class PrintedNumber:
 @cache
 def paper_rows() -> tuple[PrintedNumber, ...]:
     """All 273 numbers, in the order of the paper, misprints included."""
-    text = files("upright.reproduce").joinpath("reported.csv").read_text(encoding="utf-8")
+    text = files("upright.paper").joinpath("reported.csv").read_text(encoding="utf-8")
     return tuple(_row(values) for values in csv.DictReader(text.splitlines()))
 
 

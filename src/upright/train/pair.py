@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from upright.objective import LocNet, parse_objective
-from upright.train import Recipe
+from upright.train.recipe import Recipe
 from upright.warp import Fill
 
 __all__ = ["Pair", "attack_fill", "changed", "recipe_from_json", "runs_of"]

@@ -6,6 +6,16 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from upright.paper.cells import by_recipe, chosen_weight, misprint_of, printed, wanted
+from upright.paper.layout import (
+    LAYOUTS,
+    PAPER_NAMES,
+    Layout,
+    baseline_of,
+    is_oracle,
+    table_names,
+)
+from upright.paper.reported import caveat, reported
 from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
 from upright.report.compare import (
@@ -15,18 +25,8 @@ from upright.report.compare import (
     reduction,
     reported_reduction,
 )
-from upright.reproduce.layout import (
-    LAYOUTS,
-    PAPER_NAMES,
-    Layout,
-    baseline_of,
-    is_oracle,
-    table_names,
-)
-from upright.reproduce.pair import Pair
-from upright.reproduce.plan import by_recipe, chosen_weight, misprint_of, printed, wanted
-from upright.reproduce.reported import caveat, reported
 from upright.train import Recipe
+from upright.train.pair import Pair
 
 __all__ = ["fill_tables", "select"]
 

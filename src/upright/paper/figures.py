@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from upright.objective import Objective
-from upright.reproduce.plan import STEPS, same_run
+from upright.paper.cells import STEPS, same_run
 from upright.train import Recipe
 
 __all__ = ["FACTORS", "FIGURES", "Figure", "figure", "figure_recipes"]

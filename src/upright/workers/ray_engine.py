@@ -36,12 +36,12 @@ from rich.live import Live
 import upright
 from upright.origin import commit
 from upright.records import Record
-from upright.reproduce.attempt import Attempt, NotSharedError, kept, token_in, work_on
-from upright.reproduce.claim import newest_step, read_claim
-from upright.reproduce.engine import Failure, OnRecord
-from upright.reproduce.progress import Doing, progress_table
-from upright.reproduce.work import Task, folders_of, run_folder
 from upright.terminal import plain_console
+from upright.workers.engine import Failure, OnRecord
+from upright.workers.folder_claim import newest_step, read_claim
+from upright.workers.progress import Doing, progress_table
+from upright.workers.ray_worker import Attempt, NotSharedError, kept, token_in, work_on
+from upright.workers.task import Task, folders_of, run_folder
 
 __all__ = ["RayEngine", "ray_engine"]
 

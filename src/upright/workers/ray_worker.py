@@ -17,8 +17,8 @@ import torch
 
 from upright.files import lock, remove_left_over
 from upright.records import Record
-from upright.reproduce.claim import claimed
-from upright.reproduce.work import Task, folders_of, perform
+from upright.workers.folder_claim import claimed
+from upright.workers.task import Task, folders_of, perform
 
 __all__ = ["Attempt", "NotSharedError", "kept", "token_in", "work_on"]
 

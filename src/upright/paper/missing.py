@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from upright.measure.results import Results
+from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
+from upright.paper.layout import Layout
 from upright.records import Record
-from upright.reproduce.layout import Layout
-from upright.reproduce.pair import Pair
-from upright.reproduce.plan import is_whole, printed, recipe_of, wanted, with_run
-from upright.reproduce.work import Task
 from upright.train import Recipe
+from upright.train.pair import Pair
+from upright.workers.engine import Engine, Failure
+from upright.workers.task import Task
 
-__all__ = ["missing_tasks", "table_needs", "undone"]
+__all__ = ["make_missing", "missing_tasks", "table_needs", "undone"]
 
 Need = tuple[Recipe | Pair, str]
 """A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
@@ -84,3 +86,38 @@ def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe | Pair, int, objec
             run = (recipe, record.seed, None if is_whole(record) else limit)
             found.setdefault(run, set()).update(record.measured)
     return found
+
+
+def make_missing(
+    tasks: Sequence[Task],
+    engine: Engine,
+    results: Results,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[Failure, ...]:
+    """Let an engine perform what is not recorded yet; each record is kept once, as it comes.
+
+    A record that cannot be kept is told in full, and counts as a failure; the others go on.
+    """
+    todo = undone(tasks, results.read())
+    unkept: list[Failure] = []
+
+    def keep(record: Record) -> None:
+        found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
+        about = f"{record.method} on {record.dataset}, seed {record.seed}: {found}"
+        try:
+            again = "" if results.add(with_reported(record)) else " (was recorded before)"
+        except OSError as error:
+            its = [task for task in todo if _is_of(task, record)]
+            if not its:
+                raise
+            say(f"{about} (not recorded)")
+            unkept.append(Failure(its[0], str(error)))
+        else:
+            say(about + again)
+
+    return (*engine.run(todo, keep), *unkept)
+
+
+def _is_of(task: Task, record: Record) -> bool:
+    return task.recipe.hash == record.recipe_hash and task.recipe.seed == record.seed

@@ -18,12 +18,12 @@ from upright.checks import Model
 from upright.data import LabelledImages, Split
 from upright.evaluation import Evaluation
 from upright.evaluation.answers import Answers, answers
+from upright.measure.record import digests_of
 from upright.origin import origin_on
 from upright.pose import Pose
 from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
 from upright.report.saved_checks import check_shown
-from upright.reproduce.record import digests_of
 from upright.space import Space
 
 __all__ = ["Subject", "choose_shown", "grid_among", "keep"]

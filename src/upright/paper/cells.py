@@ -37,13 +37,13 @@ from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
+from upright.measure.settings import LATER, Settings
 from upright.objective import LocNet, Objective, parse_objective
+from upright.paper.layout import LAYOUTS, PAPER_NAMES, is_oracle
+from upright.paper.reported import paper_rows, reported
 from upright.records import Record, Reported
-from upright.reproduce.layout import LAYOUTS, PAPER_NAMES, is_oracle
-from upright.reproduce.pair import Pair, attack_fill, changed, recipe_from_json, runs_of
-from upright.reproduce.reported import paper_rows, reported
-from upright.reproduce.settings import LATER, Settings
 from upright.train import Recipe
+from upright.train.pair import Pair, attack_fill, changed, recipe_from_json, runs_of
 from upright.warp import Fill
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "recipe_of",
     "same_run",
     "wanted",
+    "with_reported",
     "with_run",
 ]
 
@@ -145,6 +146,20 @@ def paper_method(recipe: Recipe | Pair) -> str | None:
     return _methods().get(with_run(recipe, seed=0))
 
 
+def with_reported(record: Record, *, also_called: str | None = None) -> Record:
+    """Give a record with what the paper has for its cells, where it fills any.
+
+    ``also_called`` is another name of its data: of a file, under which a run knows a known set.
+    """
+    recipe = None if record.data_variant is None else recipe_of(record, also_called)
+    method = None if recipe is None else paper_method(recipe)
+    if method is None:
+        return record
+    found = {metric: reported(record.dataset, method, metric) for metric in record.measured}
+    beside = {metric: value for metric, value in found.items() if value is not None}
+    return replace(record, reported=beside)
+
+
 @cache
 def _methods() -> dict[Recipe | Pair, str]:
     """The first name that the paper has for each of its recipes."""
@@ -175,14 +190,17 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe | Pair, tuple[Record, ..
     return {recipe: tuple(some) for recipe, some in found.items()}
 
 
-def recipe_of(record: Record) -> Recipe | Pair | None:
+def recipe_of(record: Record, also_called: str | None = None) -> Recipe | Pair | None:
     """The recipe of which a record tells, or the pair of them, seed and precision aside.
 
     None where it was evaluated unlike in the paper, or on other data than it was trained on.
     """
     recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
-    if recipe is None or recipe.data != record.dataset:
+    names = set() if recipe is None else {run.data for run in runs_of(recipe)}
+    if recipe is None or not names <= {record.dataset, also_called}:
         return None
+    if also_called in names:
+        recipe = changed(recipe, data=record.dataset)
     alike = evaluated_as_in_the_paper(record.evaluation, attack_fill(recipe))
     return recipe if alike else None
 
