@@ -58,6 +58,11 @@ class Attack(abc.ABC):
         """Forward passes that a full search spends on one image."""
 
     @property
+    def climbs(self) -> bool:
+        """Whether it may ask for gradients of scores."""
+        return True
+
+    @property
     def passes_of_worst_pose(self) -> int:
         """Forward passes that ``worst_pose`` spends on one image."""
         return self.passes_per_image
@@ -86,6 +91,10 @@ class CandidateSearch(Attack):
 
     shared: ClassVar[bool] = False
     """Whether all images try the same candidates, as on a grid."""
+
+    @property
+    def climbs(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
@@ -126,6 +135,10 @@ class RoundSearch(Attack):
 
     Callers may leave out images between rounds, such as those that are fooled.
     """
+
+    @property
+    def climbs(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
