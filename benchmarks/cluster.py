@@ -163,7 +163,7 @@ def disturb(stage: Stage, kills: int, chance: random.Random) -> list[Kill]:
             step = newest_step(run_folder(task, stage.runs))
             dead = any(kill.attempt == claim.attempt for kill in killed)
             # Most attempts may get a little further, or the sweep would take for ever.
-            further = step > claim.step or step == task.recipe.steps
+            further = step > claim.step or step == task.recipe.total_steps
             due = chance.random() < (0.2 if further else 0.01)
             if due and not dead and stage.driver.is_alive():
                 killed.append(Kill(chance.choice(VICTIMS), task, claim.attempt, step))

@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from upright.cli.measured import Measured
-from upright.data import LabelledImages
 from upright.families import FAMILIES, Chain
-from upright.measure import FinishedRun, Settings
+from upright.measure import FinishedRun, Loaded, Settings, load, measure
+from upright.paper import with_reported
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
-from upright.sources import load_model
 from upright.space import PAPER, Space
 from upright.train import Recipe, train_together
 
@@ -80,12 +78,11 @@ def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
     }
 
 
-def measure(model: str, questions: Sequence[Question], options: argparse.Namespace) -> None:
+def measure_all(model: str, questions: Sequence[Question], options: argparse.Namespace) -> None:
     """Evaluate a model under each space, and record what has not been yet."""
     run = FinishedRun.of_model(model)
     known = {_question(record) for record in _records(options.results)}
-    loaded, data = None, None
-    device = torch.device(options.device)
+    loaded: Loaded | None = None
     for question in questions:
         assert run is not None
         if (run.recipe.hash, str(question.space), question.attack) in known:
@@ -95,38 +92,12 @@ def measure(model: str, questions: Sequence[Question], options: argparse.Namespa
             limit=options.images,
             precision="float16" if options.device == "cuda" else "float32",
         )
-        data = data or settings.load(options.data)
-        loaded = loaded or settings.in_precision(load_model(model, device=device))
-        _record(loaded, data, settings, question, run, options)
-
-
-def _record(
-    model: object,
-    data: LabelledImages,
-    settings: Settings,
-    question: Question,
-    run: FinishedRun,
-    options: argparse.Namespace,
-) -> None:
-    device = torch.device(options.device)
-    evaluation = settings.evaluate(
-        model,  # type: ignore[arg-type]
-        data,
-        attacks=[question.attack],
-        only_accuracy=True,
-        device=device,
-    )
-    found = Measured(
-        evaluation=evaluation,
-        model=model,  # type: ignore[arg-type]
-        data=data,
-        data_name=options.data,
-        settings=settings,
-        device=device,
-        subject=run,
-    )
-    append(options.results, found.record, once=True)
-    print(found.record.method, question.space, question.attack, found.record.measured, flush=True)
+        device = torch.device(options.device)
+        loaded = loaded or load(model, options.data, settings, device=device)
+        record = measure(replace(loaded, settings=settings), [question.attack]).record
+        record = with_reported(record, also_called=options.data)
+        append(options.results, record, once=True)
+        print(record.method, question.space, question.attack, record.measured, flush=True)
 
 
 def _records(path: Path) -> tuple[Record, ...]:
@@ -212,9 +183,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.measure:
         zoo = [f"zoo:cifar10/{name}" for name in ZOO] if options.data == "cifar10" else []
         for model in [*zoo[: len(METHODS)], *map(str, recipes(options))]:
-            measure(model, list(chains()), options)
+            measure_all(model, list(chains()), options)
         for model in zoo:
-            measure(model, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], options)
+            measure_all(model, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], options)
     if options.markdown is not None:
         page = options.markdown
         page.write_text(fill_sections(page.read_text(), tables(_records(options.results))))

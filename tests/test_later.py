@@ -29,7 +29,7 @@ from upright.later import (
 from upright.measure import Settings
 from upright.records import from_json, read_folder
 from upright.train import Recipe, RunDirectory
-from upright.train.pair import recipe_from_json
+from upright.train.pair import plan_from_json
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,7 +49,7 @@ def test_hashes_of_committed_records_are_those_that_were_written_with_them() -> 
     records = read_folder(ROOT / "results").records
     assert len(records) > 50
     for record in records:
-        assert recipe_from_json(record.recipe).hash == record.recipe_hash
+        assert plan_from_json(record.recipe).hash == record.recipe_hash
 
 
 def test_a_hash_is_that_of_the_fields_as_they_were_first_written() -> None:

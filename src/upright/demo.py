@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
 from upright.attacks import GridSearch, usual_grid
-from upright.measure import FinishedRun, Settings, Subject, choose_shown, keep, record_of
+from upright.measure import FinishedRun, Loaded, Settings, choose_shown, measure, save_answers
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
@@ -212,26 +212,21 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     if not run.finished:
         raise KeyboardInterrupt
     settings, name = Settings(limit=job.test_images, space=job.recipe.space), str(job.grid)
-    data = settings.load("glyphs")
-    evaluation = settings.evaluate(run.model, data, attacks=[name], only_accuracy=True)
-    record = record_of(
-        FinishedRun.open(job.folder),
-        evaluation,
+    loaded = Loaded(
+        model=run.model,
+        subject=FinishedRun.open(job.folder),
+        data=settings.load("glyphs"),
         data_name="glyphs",
-        data=data,
         settings=settings,
         device=torch.device("cpu"),
     )
-    append(job.out / "records.jsonl", record)
-    subject = Subject(
-        name=str(job.folder), model=run.model, data=data, evaluation=evaluation, record=record
-    )
-    shown = choose_shown(data, job.grid, data_name="glyphs", space=job.recipe.space)
-    keep(job.out / "saved", subject, shown)
+    found = measure(loaded, [name])
+    append(job.out / "records.jsonl", found.record)
+    save_answers(job.out / "saved", found, choose_shown(loaded, [name]), name=str(job.folder))
     return Outcome(
         method=job.recipe.objective,
-        natural=evaluation.natural_accuracy,
-        grid=evaluation.attacks[name].accuracy,
+        natural=found.evaluation.natural_accuracy,
+        grid=found.evaluation.attacks[name].accuracy,
         seconds=time.perf_counter() - began,
     )
 

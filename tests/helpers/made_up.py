@@ -7,7 +7,7 @@ from typing import Any
 from upright.data.known import KNOWN
 from upright.records import Record
 from upright.space import PAPER
-from upright.train import Recipe
+from upright.train import Plan, Recipe
 
 EVALUATION = {
     "space": str(PAPER),
@@ -23,7 +23,7 @@ PAPER_STEPS = {"svhn": 80_000, "cifar10": 80_000, "cifar100": 120_000}
 
 
 def made_up_record(
-    recipe: Recipe,
+    recipe: Plan,
     measured: dict[str, float],
     /,
     *,
@@ -31,20 +31,20 @@ def made_up_record(
     **changes: Any,
 ) -> Record:
     """A record of what was never measured, of a run that never was."""
-    known = KNOWN.get(recipe.data)
+    known = KNOWN.get(recipe.main.data)
     digests = {} if known is None else dict(known.variants[0].digests)
     fields: dict[str, Any] = {
-        "dataset": recipe.data,
-        "method": recipe.objective,
-        "model": recipe.model,
-        "seed": recipe.seed,
+        "dataset": recipe.main.data,
+        "method": recipe.method,
+        "model": recipe.main.model,
+        "seed": recipe.main.seed,
         "recipe": recipe.as_json(),
         "recipe_hash": recipe.hash,
         "evaluation": EVALUATION | (evaluation or {}),
         "measured": measured,
         "images": 10_000,
         "reported": {},
-        "steps": recipe.steps,
+        "steps": recipe.total_steps,
         "train_seconds": 400.0,
         "evaluate_seconds": 20.0,
         "forward_passes": 7_760_000,

@@ -22,7 +22,7 @@ from upright.paper.layout import baseline_of
 from upright.paper.missing import missing_tasks, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.report.comparable import comparable
-from upright.train.pair import recipe_from_json, runs_of
+from upright.train.pair import plan_from_json
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 NETWORKS = ("GRN", "ETN", "STN")
@@ -211,7 +211,7 @@ def test_a_seed_counts_once_by_its_newest_record():
 
 
 def test_every_network_of_the_paper_can_be_built():
-    names = {run.model for recipe, _ in table_needs(select()) for run in runs_of(recipe)}
+    names = {run.model for recipe, _ in table_needs(select()) for run in recipe.runs}
     assert len(names) == 4
     for name in names:
         build_network(name)
@@ -286,15 +286,15 @@ def test_tables_share_their_runs_and_every_method_s_first_seed_comes_first():
     tasks = missing_tasks(table_needs(select()), [], seeds=3)
     runs = [task.recipe for task in tasks]
     assert len(set(runs)) == len(runs)
-    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    assert [run.main.seed for run in runs] == sorted(run.main.seed for run in runs)
     (both,) = [task for task in tasks if task.recipe == paper_recipe("svhn", "ALP(mix, S-PGD)")]
     assert both.attacks == ("grid-775", "s-pgd")  # of compareadv3 and fo_supp
 
 
 def test_batch_sizes_can_be_left_out():
     layouts = select(tables=["compareadv1"], datasets=["cifar10"])
-    assert {recipe.batch for recipe, _ in table_needs(layouts)} == {64, 128}
-    assert {recipe.batch for recipe, _ in table_needs(layouts, batches=(64,))} == {64}
+    assert {recipe.main.batch for recipe, _ in table_needs(layouts)} == {64, 128}
+    assert {recipe.main.batch for recipe, _ in table_needs(layouts, batches=(64,))} == {64}
 
 
 @pytest.mark.parametrize(
@@ -344,8 +344,8 @@ def test_figures_need_runs_of_the_paper_s_recipe_alone():
 
 def test_a_pair_says_whether_it_is_an_oracle():
     (pair, _) = wanted("cifar10", "STN+(c) trick")
-    assert recipe_from_json(pair.as_json()) == pair
+    assert plan_from_json(pair.as_json()) == pair
     values = pair.as_json()
     del values["oracle"]
     with pytest.raises(ValueError, match="not a pair of recipes"):
-        recipe_from_json(values)
+        plan_from_json(values)

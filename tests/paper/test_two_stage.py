@@ -28,7 +28,7 @@ from upright.records import append, read
 from upright.report.comparable import comparable, comparable_times
 from upright.report.runs import group_runs
 from upright.train import Pair
-from upright.train.pair import recipe_from_json
+from upright.train.pair import plan_from_json
 from upright.workers import Task
 from upright.zoo import Card
 
@@ -174,7 +174,7 @@ def test_a_record_of_a_pair_names_both_recipes_and_is_read_as_it_was(tmp_path, m
     assert append(tmp_path / "records.jsonl", record, once=True)
     assert not append(tmp_path / "records.jsonl", record, once=True)
     assert read(tmp_path / "records.jsonl").records == (record,)
-    assert recipe_from_json(record.recipe) == pair
+    assert plan_from_json(record.recipe) == pair
     assert record.of_two
     assert record.is_oracle == pair.oracle
     line = json.loads((tmp_path / "records.jsonl").read_text())
@@ -239,7 +239,7 @@ def test_what_is_no_pair_is_named_and_fills_nothing(damage, message):
     values = paper_pair().as_json() | damage
     values = {name: value for name, value in values.items() if value is not ...}
     with pytest.raises(ValueError, match=message):
-        recipe_from_json(values)
+        plan_from_json(values)
     record = pair_record(paper_pair(), recipe=values)
     assert filled([record], "STN+(c) naive")["nat"].measured is None
 

@@ -20,7 +20,7 @@ from upright.paper.missing import make_missing
 from upright.records import read
 from upright.sources import StnPlus, load_locator
 from upright.train import Pair, load_network
-from upright.train.pair import changed, recipe_from_json, runs_of
+from upright.train.pair import plan_from_json
 from upright.warp import warp
 from upright.workers import LocalEngine, Task, engine, perform
 
@@ -97,11 +97,11 @@ def test_the_command_trains_each_network_once_and_records_every_pair(
     assert "two-stage-eval" in out
     assert err.count("grid-3x3x3") == 4
     assert [len(group) for group in trained] == {1: [1, 1, 1], 2: [2, 1]}[together]
-    assert {run for group in trained for run in group} == {r for p in pairs for r in runs_of(p)}
+    assert {run for group in trained for run in group} == {r for p in pairs for r in p.runs}
     records = Results(tmp_path / "results").read()
     for pair, record in zip(pairs, sorted(records, key=order(pairs)), strict=True):
         assert record.measured == by_hand(pair, tmp_path / "runs" / "reproduce")
-        assert recipe_from_json(record.recipe) == pair
+        assert plan_from_json(record.recipe) == pair
         assert (record.is_oracle, record.images) == (pair.oracle, 48)
         assert record.evaluation["fill"] in pair.locnet.objective
         assert record.steps == 24
@@ -111,7 +111,7 @@ def test_the_command_trains_each_network_once_and_records_every_pair(
 
 
 def order(pairs):
-    return lambda record: pairs.index(recipe_from_json(record.recipe))
+    return lambda record: pairs.index(plan_from_json(record.recipe))
 
 
 def test_a_record_of_the_defence_is_what_two_warps_and_two_networks_say(tmp_path, pairs):
@@ -133,7 +133,7 @@ def test_a_record_of_the_defence_is_what_two_warps_and_two_networks_say(tmp_path
 
 
 def test_pairs_trained_in_half_precision_are_evaluated_in_float16(tmp_path, pairs):
-    for pair in (changed(each, precision="bfloat16") for each in pairs[::2]):
+    for pair in (each.changed(precision="bfloat16") for each in pairs[::2]):
         (record,) = perform(*tasks_of([pair]), tmp_path, device=CPU)
         assert record.evaluation["precision"] == "float16"
         assert record.measured["nat"] == pytest.approx(by_hand(pair, tmp_path)["nat"], abs=0.05)
@@ -218,7 +218,7 @@ def test_evaluate_and_oracle_record_the_two_runs(upright):
     assert defence.method == "STN+(LocNet(reflection), std*)"
     assert trick.method == "STN+(LocNet(reflection), std*) oracle"
     for record in (defence, trick):
-        pair = recipe_from_json(record.recipe)
+        pair = plan_from_json(record.recipe)
         assert (pair.locnet.objective, pair.classifier.objective) == ("LocNet(reflection)", "std*")
         assert record.evaluation["fill"] == "reflection"
         assert (record.steps, record.beside, len(record.trained_by)) == (12, 1, 1)

@@ -14,8 +14,8 @@ from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
 from upright.measure.results import Results
 from upright.paper.missing import make_missing
+from upright.paper.todo import todo_of
 from upright.train import Pair, train
-from upright.train.pair import changed
 from upright.workers import LocalEngine, Task, engine
 from upright.workers.folder_claim import claimed
 from upright.workers.ray_worker import Attempt, token_in, work_on
@@ -40,7 +40,7 @@ def pair(tmp_path, monkeypatch):
 def total_of(tasks, records, runs):
     """The last line of what is missing."""
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(todo_table(tasks, records, device=CPU, runs=runs))
+    console.print(todo_table(todo_of(tasks, records, device=CPU, runs=runs)))
     return console.export_text().splitlines()[-1]
 
 
@@ -56,7 +56,7 @@ def total_of(tasks, records, runs):
 def test_a_trained_run_is_not_missing_and_its_training_takes_no_time(
     tmp_path, pair, trained, total
 ):
-    pair = changed(pair, data="cifar10")  # whose test images are counted, but not read
+    pair = pair.changed(data="cifar10")  # whose test images are counted, but not read
     for recipe in (getattr(pair, name) for name in trained):
         train(recipe, folder_of(recipe, tmp_path), data=colours())
     other = replace(pair.classifier, seed=9)

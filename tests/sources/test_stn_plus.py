@@ -30,8 +30,8 @@ from upright.evaluation import Oracle
 from upright.models import in_half_precision
 from upright.objective import LocNet, LocNetLoss, Objective, located_pose, parse_objective
 from upright.sources import StnPlus, load_locator, load_model
-from upright.sources.stn_plus import RunLocator, each_network
 from upright.train import Recipe, load_network, train
+from upright.train.two_stage import RunLocator
 
 SPACE = rigid_box(max_dx=2, max_dy=1, max_angle=20)
 
@@ -145,7 +145,7 @@ def test_a_locnet_learns_to_find_poses(tmp_path: Path) -> None:
     # A third of the poses' own spread, in each of dx, dy and the angle.
     assert (after.mean(0) < before.mean(0) / 3).all()
     # What float16 adds is a small part of what the regression is off.
-    halved = each_network(StnPlus(locator, locator.network), in_half_precision).locator
+    halved = StnPlus(locator, locator.network).each_network(in_half_precision).locator
     with torch.no_grad():
         rounded = halved(warp(images, pose)).values
     assert rounded.dtype == torch.float32

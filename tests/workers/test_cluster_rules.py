@@ -17,7 +17,6 @@ from upright.cli import reproduce as command
 from upright.measure.results import Results
 from upright.paper.missing import make_missing
 from upright.train import Pair
-from upright.train.pair import runs_of
 from upright.workers import LocalEngine, Task, run_folder
 from upright.workers.progress import Doing, progress_table
 from upright.workers.ray_engine import RayEngine
@@ -164,7 +163,7 @@ def test_tasks_that_need_the_same_run_follow_each_other(tmp_path, pairs, ray, mo
     at_once = []
 
     def noted(refs, **_):
-        at_once.append([run for ref in refs for run in runs_of(ref[2][0].task.recipe)])
+        at_once.append([run for ref in refs for run in ref[2][0].task.recipe.runs])
         return refs[:1], refs[1:]
 
     monkeypatch.setattr(ray, "wait", noted)
@@ -189,7 +188,7 @@ def reaches(step, run):
     """A fault: one of the two runs of a pair has a checkpoint, and its worker dies."""
 
     def fault(attempt):
-        folder = folder_of(runs_of(attempt.task.recipe)[run], attempt.runs) / "checkpoints"
+        folder = folder_of(attempt.task.recipe.runs[run], attempt.runs) / "checkpoints"
         folder.mkdir(parents=True)
         (folder / f"{step:08d}.json").touch()
         dies(attempt)

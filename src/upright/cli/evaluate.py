@@ -15,23 +15,33 @@ from typing import Annotated, Literal, TextIO
 from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.attacks import usual_grid
-from upright.checks import Model, check_at_least_1, warn_if_classes_differ
-from upright.cli.doubts import doubts
-from upright.cli.measured import Measured
+from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import STDOUT, parse_device, parse_space, run_families, writable
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
-from upright.data import LabelledImages, Split
+from upright.data import Split
 from upright.data.registry import can_resize
 from upright.evaluation.question import Question
 from upright.files import write_whole
-from upright.measure import FinishedRun, Guest, Settings, Subject, choose_shown, grid_among, keep
+from upright.measure import (
+    Loaded,
+    Measured,
+    Settings,
+    check_can_save,
+    choose_shown,
+    doubts,
+    is_run,
+    load,
+    measure,
+    save_answers,
+)
 from upright.origin import commit
+from upright.paper import with_reported
 from upright.records import append
 from upright.report.saved import Shown, check_beside
-from upright.sources import StnPlus, Trained, load_model, trained_as
+from upright.sources import Trained, trained_as
 from upright.space import Space
 from upright.warp import Fill, Interpolation, check_options
 
@@ -141,59 +151,40 @@ class Evaluate:
         # What a user's own code prints is no part of the JSON.
         stdout, aside = sys.stdout, sys.stderr if self.json == STDOUT else sys.stdout
         with contextlib.redirect_stdout(aside):
-            found = self._measure()
+            found, shown = self._measure()
             if found is not None:
-                deliver(self._outputs(found, stdout))
+                deliver(self._outputs(found, shown, stdout))
 
-    def _measure(self) -> Measured | None:
-        """Do the work; None in a process that only helps the one that speaks."""
+    def _measure(self) -> tuple[Measured | None, Shown | None]:
+        """Do the work; give what was found, in the process that speaks, and the images to keep."""
         run_families(self.families)
         space = parse_space(self.space, self.max_translation, self.max_rotation)
         settings = self._settings(space)
         device = parse_device(self.device)
         attacks = self.attack or (str(usual_grid(space)),)
-        self._check(attacks, space)
-        run = FinishedRun.of_model(self.model) if self._is_kept else None
+        self._check(attacks, settings)
+        kept = self.record is not None or self.save is not None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
-            model, data = load_model(self.model, device=device), settings.load(self.data)
-            shown = self._shown(data, attacks, space)
-            self._say_doubts(model, data)
-            subject = self._subject(run, model)
-            model = settings.in_precision(model)
-            evaluation = settings.evaluate(
-                model,
-                data,
-                attacks=attacks,
+            loaded = load(
+                self.model, self.data, settings, device=device, recorded=kept, called=self.name
+            )
+            shown = self._shown(loaded, attacks)
+            for doubt in doubts(self.model, self._trained, loaded):
+                say(f"warning: {doubt}")
+            found = measure(
+                loaded,
+                attacks,
                 only_accuracy=not self.details,
                 batch_size=self.batch_size,
-                device=device,
                 state=self.state,
                 progress=ranks.leads and is_watched(),
                 ranks=ranks,
             )
-        if not ranks.leads:
-            return None
-        return Measured(
-            evaluation=evaluation,
-            model=model,
-            data=data,
-            data_name=self.data,
-            subject=subject,
-            shown=shown,
-            settings=settings,
-            device=device,
-        )
+        return found if ranks.leads else None, shown
 
-    def _say_doubts(self, model: Model, data: LabelledImages) -> None:
-        for doubt in doubts(self.model, self._trained, self.data, data, split=self.split):
-            say(f"warning: {doubt}")
-        if isinstance(model, StnPlus) and model.fill != self.fill:
-            say(
-                f"the LocNet learned from {model.fill} fill and has never seen {self.fill}: "
-                f"the paper's attack would have --fill {model.fill}"
-            )
-
-    def _outputs(self, found: Measured, stdout: TextIO | None) -> Iterator[Output]:
+    def _outputs(
+        self, found: Measured, shown: Shown | None, stdout: TextIO | None
+    ) -> Iterator[Output]:
         """All that is asked for; what is printed comes first."""
         yield printing(lambda: self._print(found))
         if self.json == STDOUT:
@@ -203,109 +194,65 @@ class Evaluate:
             yield Output(f"--json {file}", lambda: write_whole(file, self._as_json(found).encode()))
         if self.record is not None:
             yield Output(f"--record {self.record}", lambda: self._append(found))
-        if self.save is not None:
-            yield Output(f"--save {self.save}", lambda: self._keep(found))
+        if self.save is not None and shown is not None:
+            folder, images = self.save, shown
+            yield Output(
+                f"--save {folder}", lambda: save_answers(folder, found, images, name=self._title)
+            )
 
     def _print(self, found: Measured) -> None:
-        evaluation, data = found.evaluation, found.data
+        evaluation, data = found.evaluation, found.loaded.data
         console = roomy_console(stderr=self.json == STDOUT)
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
-        show_evaluation(evaluation, title=title, space=found.settings.space, console=console)
+        show_evaluation(evaluation, title=title, space=found.loaded.settings.space, console=console)
         if self.details:
             show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
         warn_if_classes_differ(evaluation.classes, len(data.classes))
 
     def _as_json(self, found: Measured) -> str:
-        settings = found.settings
+        settings = found.loaded.settings
         sizes = {name: getattr(settings, name) for name in ("resize", "center_crop", "view")}
         result = result_as_json(
             found.evaluation,
             options=asdict(self) | sizes,
             space=settings.space,
-            data=found.data,
-            device=found.device,
+            data=found.loaded.data,
+            device=found.loaded.device,
         )
         return json.dumps(result, indent=1, default=str) + "\n"
 
     def _append(self, found: Measured) -> None:
         assert self.record is not None
         # A state is one evaluation's, however often it was stopped: it has one record.
-        append(self.record, found.record, once=self.state is not None)
-
-    def _keep(self, found: Measured) -> None:
-        assert self.save is not None
-        assert found.shown is not None
-        subject = Subject(
-            name=self._title,
-            model=found.model,
-            data=found.data,
-            evaluation=found.evaluation,
-            record=found.record,
-            device=found.device,
-        )
-        keep(self.save, subject, found.shown)
-
-    @property
-    def _is_kept(self) -> bool:
-        """Whether something is kept that says which model was evaluated."""
-        return self.record is not None or self.save is not None
+        record = with_reported(found.record, also_called=self.data)
+        append(self.record, record, once=self.state is not None)
 
     @property
     def _title(self) -> str:
         return self.name or self.model
 
-    def _subject(self, run: FinishedRun | None, model: Model) -> FinishedRun | Guest | None:
-        """Whom a record is about, where there is to be one."""
-        if run is None and self._is_kept:
-            return Guest.of(model, self.model, name=self.name)
-        return run
-
-    def _check(self, attacks: Sequence[str], space: Space) -> None:
+    def _check(self, attacks: Sequence[str], settings: Settings) -> None:
         """Say what is wrong before the model is loaded."""
-        Question.of(attacks, space=space)
+        Question.of(attacks, space=settings.space)
         check_options(self.fill, self.interpolation, self.canvas)
         check_at_least_1(top=self.top, view=self.view)
-        is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
-        if self.name is not None and is_run:
+        if self.name is not None and is_run(self.model):
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (None if self.json == STDOUT else self.json, self.state, self.record):
             writable(path)
-        self._check_save(attacks)
+        if self.save is not None:
+            writable(self.save / "shown.safetensors")
+            check_at_least_1(save_images=self.save_images)
+            check_can_save(settings, attacks)
 
-    def _check_save(self, attacks: Sequence[str]) -> None:
-        if self.save is None:
-            return
-        writable(self.save / "shown.safetensors")
-        grid_among(attacks)
-        check_at_least_1(save_images=self.save_images)
-        if (self.fill, self.interpolation) != ("black", "bilinear"):
-            raise ValueError(
-                "the explorer moves images with black around them and bilinear interpolation: "
-                "leave out --fill and --interpolation, or --save"
-            )
-        if self.top > 1:
-            raise ValueError(
-                "the explorer shows the class of the largest logit: leave out --top, or --save"
-            )
-        if self._view is not None:
-            raise ValueError("the explorer shows whole images: leave out --view, or --save")
-
-    def _shown(self, data: LabelledImages, attacks: Sequence[str], space: Space) -> Shown | None:
+    def _shown(self, loaded: Loaded, attacks: Sequence[str]) -> Shown | None:
         """The images to keep, if any; that they may lie in the folder is checked beforehand."""
         if self.save is None:
             return None
-        shown = choose_shown(
-            data,
-            grid_among(attacks)[1],
-            data_name=self.data,
-            space=space,
-            split=self.split,
-            canvas=self.canvas,
-            explored=self.save_images,
-        )
+        shown = choose_shown(loaded, attacks, explored=self.save_images)
         check_beside(self.save, shown)
         return shown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,18 +10,15 @@ from tyro.conf import Positional, arg
 
 from upright.attacks import usual_grid
 from upright.checks import check_at_least_1
-from upright.cli.measured import Measured
 from upright.cli.messages import is_watched
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
-from upright.evaluation import Oracle
-from upright.measure import FinishedRun, Settings
+from upright.measure import measure_oracle
 from upright.measure.settings import Precision
 from upright.origin import commit
+from upright.paper import with_reported
 from upright.records import append
-from upright.sources import load_locator, load_model
-from upright.train import RunDirectory
 
 __all__ = ["oracle_command"]
 
@@ -63,46 +60,30 @@ def oracle_command(
         record: Add a line about the two runs to this file, as of an oracle.
     """
     commit()  # what is edited from now on is not what evaluates
-    place = parse_device(device)
     box = parse_space(space, max_translation, max_rotation)
     check_at_least_1(view=view)
     writable(record)
-    locator = load_locator(locnet).to(place)
-    runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
-    usual = Settings.of_run(RunDirectory.open(locnet).recipe)
-    settings = replace(
-        usual,
+    found = measure_oracle(
+        locnet,
+        classifier,
+        data,
         space=box,
-        view=usual.view if view is None else view,
-        limit=limit,
-        fill=locator.fill,
-        precision=precision,
-    )
-    model = Oracle(locator, load_model(classifier, device=place)).eval()
-    images = settings.load(data)
-    evaluation = settings.evaluate(
-        settings.in_precision(model),
-        images,
         attacks=[attack or str(usual_grid(box))],
-        only_accuracy=True,
-        device=place,
+        view=view,
+        limit=limit,
+        precision=precision,
+        device=parse_device(device),
+        recorded=record is not None,
         progress=is_watched(),
     )
+    evaluation = found.evaluation
     title = f"stn-plus:{locnet},{classifier} on {data}: {len(evaluation)} images"
-    found = Measured(
-        evaluation=evaluation,
-        model=model,
-        data=images,
-        data_name=data,
-        subject=runs,
-        settings=settings,
-        device=place,
-    )
     outputs = [
         printing(
             lambda: show_evaluation(evaluation, title=title, space=box, console=roomy_console())
         )
     ]
     if record is not None:
-        outputs.append(Output(f"--record {record}", lambda: append(record, found.record)))
+        told = partial(with_reported, also_called=data)
+        outputs.append(Output(f"--record {record}", lambda: append(record, told(found.record))))
     deliver(outputs)

@@ -21,10 +21,10 @@ from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.measure.results import Results
 from upright.origin import commit
-from upright.paper.figures import figure, figure_recipes
 from upright.paper.layout import Layout
-from upright.paper.missing import make_missing, missing_tasks, table_needs
+from upright.paper.missing import figure_needs, make_missing, missing_tasks, table_needs
 from upright.paper.tables import fill_tables, select
+from upright.paper.todo import todo_of
 from upright.records import Record
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
@@ -108,7 +108,7 @@ class Reproduce:
         if self.dry_run:
             device = parse_device(self.device)
             tasks = self._tasks(layouts, records, device)
-            console.print(todo_table(tasks, records, device=device, runs=self.runs))
+            console.print(todo_table(todo_of(tasks, records, device=device, runs=self.runs)))
         else:
             with self._engine() as engine:
                 failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
@@ -143,10 +143,9 @@ class Reproduce:
         self, layouts: Sequence[Layout], records: Sequence[Record], device: torch.device
     ) -> tuple[Task, ...]:
         batches = self.batch or (64, 128)
-        needs = table_needs(layouts, batches=batches)
-        for name in self.figure:
-            runs = figure_recipes(figure(name), datasets=self.dataset, methods=self.method)
-            needs += [(run, "grid-775") for run in runs if run.batch in batches]
+        needs = table_needs(layouts, batches=batches) + figure_needs(
+            self.figure, datasets=self.dataset, methods=self.method, batches=batches
+        )
         if self.batch and not needs:
             raise ValueError("--batch leaves no run: only std, std* and AT are trained with 128")
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable
 
-import torch
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from upright.origin import hardware
-from upright.paper.cost import Basis, Cost, cost_of, timed, usual_hardware
-from upright.records import Record
+from upright.paper.cost import Basis, Cost
+from upright.paper.todo import Todo, TodoLine
 from upright.terminal import plain_text
-from upright.train import Recipe
-from upright.train.pair import changed, runs_of
-from upright.workers.task import Task, is_trained
 
 __all__ = ["todo_table"]
 
@@ -27,65 +20,37 @@ _WORDS: dict[Basis, str] = {
 }
 
 
-def todo_table(
-    tasks: Sequence[Task], records: Sequence[Record], *, device: torch.device, runs: Path
-) -> RenderableType:
-    """List tasks, the seeds of a recipe on one line, with a total.
-
-    A run that several tasks need counts once, and its training is in the time of the first. One
-    that is trained does not count: what is missing then is its evaluation.
-    """
-    if not tasks:
+def todo_table(todo: Todo) -> RenderableType:
+    """List tasks, the seeds of a recipe on one line, with a total."""
+    if not todo.lines:
         return plain_text("No run is missing.")
-    known = timed(records)
-    place = usual_hardware(known, hardware(device))
     table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")
     for heading in ("run", "seeds", "attacks"):
         table.add_column(heading, overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("from")
-    costs: list[Cost] = []
-    untrained = _untrained(tasks, runs)
-    left = set(untrained)
-    for group in _by_recipe(tasks):
-        some = []
-        for task in group:
-            train = left.intersection(runs_of(task.recipe))
-            some.append(cost_of(task, known, place, train=train))
-            left -= train
-        costs += some
-        table.add_row(*map(plain_text, _row(group, some)))
-    return Group(table, plain_text(_total(costs, place, runs=len(untrained))))
+    for line in todo.lines:
+        table.add_row(*map(plain_text, _row(line)))
+    return Group(table, plain_text(_total(todo)))
 
 
-def _untrained(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
-    every = {run for task in tasks for run in runs_of(task.recipe)}
-    return {run for run in every if not is_trained(run, folder)}
+def _row(line: TodoLine) -> list[str]:
+    first = line.tasks[0]
+    name = str(first).rpartition(", seed ")[0]
+    seeds = ", ".join(str(task.recipe.main.seed) for task in line.tasks)
+    kinds = dict.fromkeys(cost.basis for cost in line.costs)
+    return [name, seeds, ", ".join(first.attacks), _time(line.costs), " and ".join(kinds)]
 
 
-def _by_recipe(tasks: Iterable[Task]) -> list[list[Task]]:
-    groups: dict[Task, list[Task]] = {}
-    for task in tasks:
-        groups.setdefault(replace(task, recipe=changed(task.recipe, seed=0)), []).append(task)
-    return list(groups.values())
-
-
-def _row(group: Sequence[Task], costs: Sequence[Cost]) -> list[str]:
-    name = str(group[0]).rpartition(", seed ")[0]
-    seeds = ", ".join(str(task.recipe.seed) for task in group)
-    kinds = dict.fromkeys(cost.basis for cost in costs)
-    return [name, seeds, ", ".join(group[0].attacks), _time(costs), " and ".join(kinds)]
-
-
-def _total(costs: Sequence[Cost], place: str | None, *, runs: int) -> str:
-    known = [cost for cost in costs if cost.seconds is not None]
-    text = _counts(runs=runs, evaluations=len(costs))
+def _total(todo: Todo) -> str:
+    known = [cost for cost in todo.costs if cost.seconds is not None]
+    text = _counts(runs=todo.untrained, evaluations=len(todo.costs))
     if known:
-        text += f": {_time(known)} on {place}, one after the other"
+        text += f": {_time(known)} on {todo.hardware}, one after the other"
         for basis, words in _WORDS.items():
             if count := sum(cost.basis == basis for cost in known):
                 text += f", {count} of {len(known)} {words}"
-    if unknown := len(costs) - len(known):
+    if unknown := len(todo.costs) - len(known):
         text += f"; of {unknown} no record says how long a step takes"
     return text + "."
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright.checks import Model
+from upright.evaluation.composed import Change, Composed
 from upright.pose import Pose
 from upright.warp import Fill, Interpolation, warp
 
-__all__ = ["ORACLE", "Locator", "Oracle"]
+__all__ = ["ORACLE", "Locator", "Oracle", "change_locator", "oracle_in"]
 
 ORACLE = "oracle, not a defence: it reads the attack's own pose"
 """Goes with every figure of it that is shown."""
@@ -26,7 +27,7 @@ Locator = Callable[[Tensor], Pose]
 """Any callable from images to the pose by which each was moved."""
 
 
-class Oracle(nn.Module):
+class Oracle(Composed):
     """A classifier, and a locator that shows it what no attack leaves; for ``evaluate`` alone.
 
     The classifier takes images to logits, the locator moved images to their poses, as what
@@ -41,6 +42,9 @@ class Oracle(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Classify images that ``move`` gave."""
         return self.classifier(images)
+
+    def each_network(self, change: Change) -> Oracle:
+        return Oracle(change_locator(self.locator, change), change(self.classifier)).eval()
 
     def move(
         self,
@@ -62,3 +66,13 @@ class Oracle(nn.Module):
             )
         seen = found.values.reshape(*moved.shape[:-3], -1)
         return warp(images, pose.like(pose.values.to(seen) - seen), **way)
+
+
+def oracle_in(model: Model) -> Oracle | None:
+    """Give the oracle that a model is, which shows itself images; None for any other callable."""
+    return model if isinstance(model, Oracle) else None
+
+
+def change_locator(locator: Locator, change: Change) -> Locator:
+    """Change the networks of a locator that is made of some; any other callable stays."""
+    return locator.each_network(change) if isinstance(locator, Composed) else locator

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
-from upright.evaluation.oracle import Oracle
+from upright.evaluation.oracle import oracle_in
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
 from upright.evaluation.result import Evaluation
@@ -128,9 +128,9 @@ def evaluate(
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
-    oracle = isinstance(model, Oracle)
+    oracle = oracle_in(model)
     # Its weights may be those of a defence, which asks something else.
-    asked = question.as_json() | ({"oracle": True} if oracle else {})
+    asked = question.as_json() | ({"oracle": True} if oracle is not None else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with (
@@ -138,7 +138,9 @@ def evaluate(
         climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
-        examination = _Examination(question, predictor, _move(model, question), kept)
+        # An oracle shows itself images.
+        move = _move(warp if oracle is None else oracle.move, question)
+        examination = _Examination(question, predictor, move, kept)
         examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
@@ -147,7 +149,7 @@ def evaluate(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return outcome(kept, question, examination.space, oracle=oracle)
+    return outcome(kept, question, examination.space, oracle=oracle is not None)
 
 
 @dataclass
@@ -314,9 +316,8 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
         )
 
 
-def _move(model: checks.Model, question: Question) -> Move:
-    """What shows a model images under poses; an oracle sees to that itself."""
-    move = model.move if isinstance(model, Oracle) else warp
+def _move(move: Callable[..., Tensor], question: Question) -> Move:
+    """What shows a model images under poses, as it is asked for."""
     return partial(
         move, fill=question.fill, interpolation=question.interpolation, view=question.view
     )

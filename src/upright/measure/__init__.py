@@ -1,21 +1,34 @@
 """Measuring: a model by name is loaded, evaluated and recorded here, and nowhere else."""
 
+from upright.measure.doubts import doubts
 from upright.measure.guest import Guest
-from upright.measure.record import FinishedRun, record_of
+from upright.measure.measured import Loaded, Measured, load, measure
+from upright.measure.oracle import measure_oracle
+from upright.measure.record import record_of
 from upright.measure.results import Results
-from upright.measure.save import Subject, choose_shown, grid_among, keep
+from upright.measure.run import measure_run
+from upright.measure.save import check_can_save, choose_shown, save_answers
 from upright.measure.settings import Settings
+from upright.measure.subject import FinishedRun, Subject, is_run
 from upright.measure.to_zoo import add_to_zoo
 
 __all__ = [
     "FinishedRun",
     "Guest",
+    "Loaded",
+    "Measured",
     "Results",
     "Settings",
     "Subject",
     "add_to_zoo",
+    "check_can_save",
     "choose_shown",
-    "grid_among",
-    "keep",
+    "doubts",
+    "is_run",
+    "load",
+    "measure",
+    "measure_oracle",
+    "measure_run",
     "record_of",
+    "save_answers",
 ]

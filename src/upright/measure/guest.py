@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from upright.checks import Model
-from upright.evaluation import Oracle
+from upright.evaluation.oracle import oracle_in
 from upright.identity import Identity, file_digest
+from upright.measure.subject import Subject
 
 __all__ = ["Guest", "weights_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guest:
+class Guest(Subject):
     """A model by the name that tables have for it, from where it came, with which weights."""
 
     name: str
@@ -32,7 +33,7 @@ class Guest:
     @staticmethod
     def of(model: Model, source: str, *, name: str | None = None) -> Guest:
         """Look at a model that was loaded; without a name, it is called by its source."""
-        if isinstance(model, Oracle):
+        if oracle_in(model) is not None:
             raise ValueError(
                 f"{source} is an oracle, which reads the attack's own pose and is no defence; "
                 "`upright oracle` measures and records it as one"
@@ -47,7 +48,6 @@ class Guest:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def told(self) -> dict[str, Any]:
-        """Give the fields of a record that tell who was evaluated."""
         return {
             "method": self.name,
             "model": self.source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,37 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.attacks import GridSearch, parse_attack
-from upright.checks import Model
-from upright.data import LabelledImages, Split
 from upright.evaluation import Evaluation
 from upright.evaluation.answers import Answers, answers
+from upright.measure.measured import Loaded, Measured
 from upright.measure.record import digests_of
+from upright.measure.settings import Settings
 from upright.origin import origin_on
 from upright.pose import Pose
-from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
 from upright.report.saved_checks import check_shown
-from upright.space import Space
 
-__all__ = ["Subject", "choose_shown", "grid_among", "keep"]
+__all__ = ["check_can_save", "choose_shown", "grid_among", "save_answers"]
 
 _ALONG = 100
 """Images that are drawn along one axis, as many as in the paper's figure of angles."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Subject:
-    """A model that has been evaluated, and on what."""
-
-    name: str
-    """As it was asked for."""
-    model: Model
-    data: LabelledImages
-    evaluation: Evaluation
-    """With a grid among its attacks."""
-    record: Record | None = None
-    """Of the evaluation, whether it is kept or not."""
-    device: torch.device | str = "cpu"
 
 
 def grid_among(attacks: Iterable[str]) -> tuple[str, GridSearch]:
@@ -56,42 +39,46 @@ def grid_among(attacks: Iterable[str]) -> tuple[str, GridSearch]:
     raise ValueError("arrays are saved over a grid: add an attack such as grid-775")
 
 
-def choose_shown(
-    data: LabelledImages,
-    grid: GridSearch,
-    *,
-    data_name: str,
-    space: Space,
-    split: Split = "test",
-    canvas: int = 0,
-    explored: int = 24,
-) -> Shown:
+def check_can_save(settings: Settings, attacks: Iterable[str]) -> None:
+    """Say why what is asked could not be shown in the explorer, before it is measured."""
+    grid_among(attacks)
+    if (settings.fill, settings.interpolation) != ("black", "bilinear"):
+        raise ValueError(
+            "the explorer moves images with black around them and bilinear interpolation: "
+            "leave out --fill and --interpolation, or --save"
+        )
+    if settings.top > 1:
+        raise ValueError(
+            "the explorer shows the class of the largest logit: leave out --top, or --save"
+        )
+    if settings.view is not None:
+        raise ValueError("the explorer shows whole images: leave out --view, or --save")
+
+
+def choose_shown(loaded: Loaded, attacks: Iterable[str], *, explored: int = 24) -> Shown:
     """Choose images at random, with a fixed seed: of the same data, always the same ones.
 
     Args:
-        data: the images that models are evaluated on.
-        grid: the poses at which they answer.
-        data_name: of the data, as they were asked for.
-        space: the box of poses.
-        split: which part of the data.
-        canvas: pixels of black around all images, as in the evaluation.
+        loaded: the images that models are evaluated on, and how.
+        attacks: the first grid among them has the poses at which models answer.
         explored: how many images get all poses of the grid. Up to 100 vary along the one axis of
             most values, the rest of their pose zero.
     """
+    data, settings, (_, grid) = loaded.data, loaded.settings, grid_among(attacks)
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_ALONG]
-    box = space.in_pixels(*data.images.shape[-2:])
+    box = settings.space.in_pixels(*data.images.shape[-2:])
     box.check_counts(grid.counts)
     values = {
         axis.name: axis.spread(count).float().numpy()
         for axis, count in zip(box.axes, grid.counts, strict=True)
     }
     shown = Shown(
-        dataset=data_name,
-        split=split,
+        dataset=loaded.data_name,
+        split=settings.split,
         classes=data.classes,
-        data_digest=digests_of(data, split),
-        images=F.pad(data.images[chosen[:explored]].cpu(), [canvas] * 4).numpy(),
-        canvas=canvas,
+        data_digest=digests_of(data, settings.split),
+        images=F.pad(data.images[chosen[:explored]].cpu(), [settings.canvas] * 4).numpy(),
+        canvas=settings.canvas,
         labels=data.labels[chosen].cpu().numpy(),
         places=chosen.numpy(),
         space=box,
@@ -102,26 +89,29 @@ def choose_shown(
     return shown
 
 
-def keep(folder: Path, subject: Subject, shown: Shown) -> Path:
-    """Ask a model about the shown images, save its answers beside others, and give the file."""
-    return write_saved(folder, shown, _saved(subject, shown))
+def save_answers(folder: Path, measured: Measured, shown: Shown, *, name: str) -> Path:
+    """Ask a model about the shown images, save its answers beside others, and give the file.
+
+    It was measured with a grid among the attacks, and is called by this name.
+    """
+    return write_saved(folder, shown, _saved(measured, shown, name))
 
 
-def _saved(subject: Subject, shown: Shown) -> SavedModel:
-    evaluation, record = subject.evaluation, subject.record
+def _saved(measured: Measured, shown: Shown, name: str) -> SavedModel:
+    evaluation, record = measured.evaluation, measured.record
     attack, grid = grid_among(evaluation.attacks)
     few = len(shown.images)
-    over_grid = _answers(subject, shown, few, shown.poses())
-    as_it_is = _answers(subject, shown, few, shown.space.zeros(1))
-    along = _answers(subject, shown, len(shown.labels), shown.poses_along())
+    over_grid = _answers(measured.loaded, shown, few, shown.poses())
+    as_it_is = _answers(measured.loaded, shown, few, shown.space.zeros(1))
+    along = _answers(measured.loaded, shown, len(shown.labels), shown.poses_along())
     return SavedModel(
-        name=subject.name,
-        method=None if record is None else record.method,
-        seed=None if record is None or record.is_guest else record.seed,
+        name=name,
+        method=record.method,
+        seed=None if record.is_guest else record.seed,
         attack=attack,
-        measured=_measured(evaluation),
-        record=None if record is None else record_id(record),
-        origin=_origin(subject.device),
+        measured=dict(record.measured),
+        record=record_id(record),
+        origin=_origin(measured.loaded.device),
         predicted=_classes(over_grid.predicted, evaluation).reshape(-1, *grid.counts),
         confidence=_in_255ths(over_grid.confidence).reshape(-1, *grid.counts),
         natural=_classes(as_it_is.predicted, evaluation)[:, 0],
@@ -133,12 +123,12 @@ def _saved(subject: Subject, shown: Shown) -> SavedModel:
     )
 
 
-def _answers(subject: Subject, shown: Shown, count: int, poses: Pose) -> Answers:
+def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
     """Ask about the first so many of the shown places."""
-    chosen = subject.data.images[torch.as_tensor(shown.places[:count])].cpu()
+    chosen = loaded.data.images[torch.as_tensor(shown.places[:count])].cpu()
     images = F.pad(chosen, [shown.canvas] * 4).float() / 255
     labels = torch.as_tensor(shown.labels[:count])
-    return answers(subject.model, images, labels, poses, device=subject.device)
+    return answers(loaded.model, images, labels, poses, device=loaded.device)
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:
@@ -150,11 +140,6 @@ def _in_255ths(confidence: Tensor) -> np.ndarray[Any, Any]:
     return (255 * confidence).round().to(torch.uint8).numpy()
 
 
-def _measured(evaluation: Evaluation) -> dict[str, float]:
-    attacks = {name: result.accuracy for name, result in evaluation.attacks.items()}
-    return {"nat": evaluation.natural_accuracy} | attacks
-
-
-def _origin(device: torch.device | str) -> dict[str, Any]:
+def _origin(device: torch.device) -> dict[str, Any]:
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     return asdict(origin_on(device)) | {"finished": finished}

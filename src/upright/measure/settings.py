@@ -11,9 +11,9 @@ import torch
 from upright.checks import Model
 from upright.data import LabelledImages, Split, load_data
 from upright.evaluation import Evaluation, evaluate
+from upright.evaluation.composed import each_network
 from upright.later import later_defaults, without_defaults
 from upright.models import in_half_precision
-from upright.sources.stn_plus import each_network
 from upright.space import PAPER, Space
 from upright.train import Recipe
 from upright.warp import Fill, Interpolation

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from upright.data.known import KNOWN
-from upright.measure.network import measure_network
-from upright.measure.record import FinishedRun
+from upright.measure.run import measure_run
 from upright.measure.settings import Precision
+from upright.measure.subject import FinishedRun
 from upright.records import Record
 from upright.train import RunDirectory, load_network
 from upright.train.network import is_own_code
@@ -76,7 +76,7 @@ def add_to_zoo(
     entry.check_free()
     weights = pack(load_network(path))
     network = unpack(weights, recipe.model, classes=len(run.classes), channels=run.channels)
-    records = measure_network(
+    measured = measure_run(
         replace(finished, packed=True),
         network.to(device),
         attacks,
@@ -93,7 +93,7 @@ def add_to_zoo(
         image_shape=(run.channels, height, width),
         train_digest=run.data_digest,
         weights_digest=hashlib.sha256(weights).hexdigest(),
-        records=tuple(map(beside, records)),
+        records=tuple(beside(each.record) for each in measured),
         note=note,
         data_terms=KNOWN[recipe.data].terms if recipe.data in KNOWN else "",
     )

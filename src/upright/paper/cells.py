@@ -42,8 +42,8 @@ from upright.objective import LocNet, Objective, parse_objective
 from upright.paper.layout import LAYOUTS, PAPER_NAMES, is_oracle
 from upright.paper.reported import paper_rows, reported
 from upright.records import Record, Reported
-from upright.train import Recipe
-from upright.train.pair import Pair, attack_fill, changed, recipe_from_json, runs_of
+from upright.train import Pair, Plan, Recipe
+from upright.train.pair import plan_from_json
 from upright.warp import Fill
 
 __all__ = [
@@ -93,7 +93,7 @@ _EVALUATION = {
 
 
 @cache
-def wanted(dataset: str, method: str) -> tuple[Recipe | Pair, ...]:
+def wanted(dataset: str, method: str) -> tuple[Plan, ...]:
     """Say what fills a method's cells on ``cifar10``, ``cifar100`` or ``svhn``.
 
     The better of what is given is reported; seed 0, float32. The method is as the paper spells it.
@@ -101,9 +101,8 @@ def wanted(dataset: str, method: str) -> tuple[Recipe | Pair, ...]:
     if locnet := _LOCNETS.get(method.partition(" ")[0]):
         first = Recipe(objective=locnet, data=dataset, steps=STEPS[dataset])
         return tuple(
-            Pair(locnet=first, classifier=each, oracle=is_oracle(method))
+            Pair(locnet=first, classifier=each.main, oracle=is_oracle(method))
             for each in wanted(dataset, "std*")
-            if isinstance(each, Recipe)
         )
     model, objective = _NETWORKS.get(method, ("resnet32", method))
     weight = chosen_weight(dataset, method)
@@ -133,15 +132,14 @@ def same_run(objective: str) -> str:
 
 
 def with_run(
-    recipe: Recipe | Pair, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
-) -> Recipe | Pair:
+    recipe: Plan, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
+) -> Plan:
     """Set what may differ between runs that fill the same cell."""
-    if isinstance(recipe, Recipe):
-        recipe = replace(recipe, objective=same_run(recipe.objective))
-    return changed(recipe, seed=seed, precision=precision)
+    alike = [replace(run, objective=same_run(str(run.objective))) for run in recipe.runs]
+    return recipe.with_runs(alike).changed(seed=seed, precision=precision)
 
 
-def paper_method(recipe: Recipe | Pair) -> str | None:
+def paper_method(recipe: Plan) -> str | None:
     """The paper's name for a recipe, seed and precision aside; None where it has no such run."""
     return _methods().get(with_run(recipe, seed=0))
 
@@ -161,9 +159,9 @@ def with_reported(record: Record, *, also_called: str | None = None) -> Record:
 
 
 @cache
-def _methods() -> dict[Recipe | Pair, str]:
+def _methods() -> dict[Plan, str]:
     """The first name that the paper has for each of its recipes."""
-    named: dict[Recipe | Pair, str] = {}
+    named: dict[Plan, str] = {}
     for layout in LAYOUTS:
         for dataset, method in product(layout.datasets, layout.methods):
             for recipe in wanted(dataset, method):
@@ -180,9 +178,9 @@ def evaluated_as_in_the_paper(evaluation: Mapping[str, Any], fill: Fill = "black
     return evaluation.items() >= asked.items() and not {"weights", *LATER} & evaluation.keys()
 
 
-def by_recipe(records: Iterable[Record]) -> dict[Recipe | Pair, tuple[Record, ...]]:
+def by_recipe(records: Iterable[Record]) -> dict[Plan, tuple[Record, ...]]:
     """Records that may fill a cell or a point of a curve, by recipe, seed and precision aside."""
-    found: dict[Recipe | Pair, list[Record]] = {}
+    found: dict[Plan, list[Record]] = {}
     for record in records:
         recipe = recipe_of(record)
         if recipe is not None and is_whole(record):
@@ -190,33 +188,33 @@ def by_recipe(records: Iterable[Record]) -> dict[Recipe | Pair, tuple[Record, ..
     return {recipe: tuple(some) for recipe, some in found.items()}
 
 
-def recipe_of(record: Record, also_called: str | None = None) -> Recipe | Pair | None:
+def recipe_of(record: Record, also_called: str | None = None) -> Plan | None:
     """The recipe of which a record tells, or the pair of them, seed and precision aside.
 
     None where it was evaluated unlike in the paper, or on other data than it was trained on.
     """
     recipe = _recipe(json.dumps(record.recipe, sort_keys=True))
-    names = set() if recipe is None else {run.data for run in runs_of(recipe)}
+    names = set() if recipe is None else {run.data for run in recipe.runs}
     if recipe is None or not names <= {record.dataset, also_called}:
         return None
     if also_called in names:
-        recipe = changed(recipe, data=record.dataset)
-    alike = evaluated_as_in_the_paper(record.evaluation, attack_fill(recipe))
+        recipe = recipe.changed(data=record.dataset)
+    alike = evaluated_as_in_the_paper(record.evaluation, recipe.attack_fill)
     return recipe if alike else None
 
 
 @lru_cache(maxsize=4096)
-def _recipe(text: str) -> Recipe | Pair | None:
+def _recipe(text: str) -> Plan | None:
     """A record's recipe, seed and precision aside; None for one of another version of this program.
 
     None for a pair of two seeds, too. A recipe's checks take a millisecond, and a table looks at
     every record.
     """
     try:
-        recipe = recipe_from_json(json.loads(text))
+        recipe = plan_from_json(json.loads(text))
     except ValueError:
         return None
-    one_seed = len({run.seed for run in runs_of(recipe)}) == 1
+    one_seed = len({run.seed for run in recipe.runs}) == 1
     return with_run(recipe, seed=0) if one_seed else None
 
 

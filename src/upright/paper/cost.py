@@ -18,15 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
+from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
-from upright.measure.network import Part, evaluation_precision, parts_of
+from upright.measure.run import SharedEvaluation, evaluation_precision, evaluations_of
 from upright.objective import LocNet, parse_objective
 from upright.paper.cells import by_recipe, same_run
 from upright.records import Record
 from upright.report.data import split_weight
 from upright.train import Recipe
-from upright.train.pair import runs_of
 from upright.workers.task import Task
 
 __all__ = ["Basis", "Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
@@ -67,7 +66,7 @@ def timed(records: Iterable[Record]) -> tuple[Record, ...]:
     Those of two networks together tell neither's.
     """
     found = by_recipe(records).items()
-    return tuple(record for recipe, some in found if isinstance(recipe, Recipe) for record in some)
+    return tuple(record for recipe, some in found if len(recipe.runs) == 1 for record in some)
 
 
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:
@@ -87,7 +86,7 @@ def cost_of(
 
     Without it, that is all of them.
     """
-    runs = runs_of(task.recipe) if train is None else train
+    runs = task.recipe.runs if train is None else train
     training = [_training(run, records, hardware) for run in runs]
     evaluation = _evaluation(task, [each for each in records if each.hardware == hardware])
     seconds = [each.seconds for each in training if each.seconds is not None]
@@ -108,7 +107,7 @@ def passes_of_a_step(objective: str, batch: int) -> int:
         search = 0
     elif isinstance(attack, CandidateSearch):
         search = attack.passes_per_image
-    elif isinstance(attack, RoundSearch):
+    elif not attack.climbs:
         search = targets * attack.passes_of_worst_pose
     else:
         search = _GRADIENT * targets * attack.passes_of_worst_pose
@@ -161,27 +160,27 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
 
 
 def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
-    records = [each for each in records if each.model == task.recipe.model]
+    records = [each for each in records if each.model == task.recipe.main.model]
     if not records:
         return _UNKNOWN
-    networks = len(runs_of(task.recipe))
-    images = networks * (task.test_images or KNOWN[task.recipe.data].counts["test"])
+    networks = len(task.recipe.runs)
+    images = networks * (task.test_images or KNOWN[task.recipe.main.data].counts["test"])
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for part in parts_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
-        same = [record for record in records if _has_measured(record, part)]
+    for asked in evaluations_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
+        same = [record for record in records if _has_measured(record, asked)]
         basis = basis if same else "extrapolated"
         rates = [
             record.evaluate_seconds / (record.images * _passes(record.measured))
             for record in same or records
         ]
-        seconds += statistics.median(rates) * images * _passes(part.attacks)
+        seconds += statistics.median(rates) * images * _passes(asked.attacks)
     return _Time(seconds, basis)
 
 
-def _has_measured(record: Record, part: Part) -> bool:
+def _has_measured(record: Record, asked: SharedEvaluation) -> bool:
     precision = record.evaluation.get("precision")
-    return set(part.attacks) <= set(record.measured) and precision == part.settings.precision
+    return set(asked.attacks) <= set(record.measured) and precision == asked.settings.precision
 
 
 def _passes(metrics: Iterable[str]) -> int:

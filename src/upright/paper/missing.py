@@ -8,16 +8,16 @@ from typing import Literal
 
 from upright.measure.results import Results
 from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
+from upright.paper.figures import figure, figure_recipes
 from upright.paper.layout import Layout
 from upright.records import Record
-from upright.train import Recipe
-from upright.train.pair import Pair
+from upright.train import Plan
 from upright.workers.engine import Engine, Failure
 from upright.workers.task import Task
 
-__all__ = ["make_missing", "missing_tasks", "table_needs", "undone"]
+__all__ = ["figure_needs", "make_missing", "missing_tasks", "table_needs", "undone"]
 
-Need = tuple[Recipe | Pair, str]
+Need = tuple[Plan, str]
 """A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
 
 
@@ -26,11 +26,27 @@ def table_needs(layouts: Iterable[Layout], *, batches: Collection[int] = (64, 12
     return list(dict.fromkeys(_needs(layouts, batches)))
 
 
+def figure_needs(
+    figures: Iterable[str],
+    *,
+    datasets: Collection[str] = (),
+    methods: Collection[str] = (),
+    batches: Collection[int] = (64, 128),
+) -> list[Need]:
+    """What figures by name need, or some data sets and methods of them."""
+    runs = [
+        run
+        for name in figures
+        for run in figure_recipes(figure(name), datasets=datasets, methods=methods)
+    ]
+    return [(run, "grid-775") for run in runs if run.batch in batches]
+
+
 def _needs(layouts: Iterable[Layout], batches: Collection[int]) -> Iterator[Need]:
     for layout in layouts:
         for dataset in layout.datasets:
             for method in layout.methods:
-                recipes = [each for each in wanted(dataset, method) if each.batch in batches]
+                recipes = [each for each in wanted(dataset, method) if each.main.batch in batches]
                 for metric in layout.metrics:
                     if printed(layout.name, dataset, method, metric):
                         yield from ((recipe, metric) for recipe in recipes)
@@ -47,7 +63,7 @@ def missing_tasks(
 
     Seeds count from 0.
     """
-    attacks: dict[Recipe | Pair, list[str]] = {}
+    attacks: dict[Plan, list[str]] = {}
     for recipe, metric in dict.fromkeys(needs):
         names = attacks.setdefault(recipe, [])
         if metric != "nat":
@@ -69,7 +85,7 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     recorded = _recorded(records)
     left = []
     for task in tasks:
-        run = (with_run(task.recipe, seed=0), task.recipe.seed, task.test_images)
+        run = (with_run(task.recipe, seed=0), task.recipe.main.seed, task.test_images)
         there = recorded.get(run, set())
         if not {"nat", *task.attacks} <= there:
             lacking = tuple(name for name in task.attacks if name not in there)
@@ -77,9 +93,9 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     return tuple(left)
 
 
-def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe | Pair, int, object], set[str]]:
+def _recorded(records: Iterable[Record]) -> dict[tuple[Plan, int, object], set[str]]:
     """The metrics that are recorded, by recipe, seed and number of images, None for all."""
-    found: dict[tuple[Recipe | Pair, int, object], set[str]] = {}
+    found: dict[tuple[Plan, int, object], set[str]] = {}
     for record in records:
         recipe, limit = recipe_of(record), record.evaluation.get("limit")
         if recipe is not None and (is_whole(record) or limit is not None):
@@ -120,4 +136,4 @@ def make_missing(
 
 
 def _is_of(task: Task, record: Record) -> bool:
-    return task.recipe.hash == record.recipe_hash and task.recipe.seed == record.seed
+    return task.recipe.hash == record.recipe_hash and task.recipe.main.seed == record.seed

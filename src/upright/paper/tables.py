@@ -25,12 +25,11 @@ from upright.report.compare import (
     reduction,
     reported_reduction,
 )
-from upright.train import Recipe
-from upright.train.pair import Pair
+from upright.train import Plan
 
 __all__ = ["fill_tables", "select"]
 
-Index = Mapping[Recipe | Pair, tuple[Record, ...]]
+Index = Mapping[Plan, tuple[Record, ...]]
 
 
 def select(
@@ -168,7 +167,7 @@ def _measured(dataset: str, method: str, metric: str, index: Index) -> Estimate 
 
 def _pooled(dataset: str, metric: str, index: Index) -> float | None:
     """The spread between seeds over all methods of a data set, chosen for a cell or not."""
-    alike = (records for recipe, records in index.items() if recipe.data == dataset)
+    alike = (records for recipe, records in index.items() if recipe.main.data == dataset)
     return pooled_spread(alike, metric.lower())
 
 

@@ -8,8 +8,8 @@ import pkgutil
 from importlib import import_module
 
 from upright.sources.registry import load_model, model_names, model_source
-from upright.sources.stn_plus import StnPlus, load_locator
 from upright.sources.trained import Trained, trained_as
+from upright.train.two_stage import StnPlus, load_locator
 
 __all__ = [
     "StnPlus",

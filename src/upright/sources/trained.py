@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upright import zoo
 from upright.sources.averaged import AVERAGED
 from upright.sources.stn_plus import STN_PLUS
 from upright.train import Recipe, RunDirectory
+from upright.warp import Fill
 
 __all__ = ["Trained", "trained_as"]
 
@@ -20,6 +21,8 @@ class Trained:
     recipe: Recipe
     classes: tuple[str, ...]
     data_digest: str
+    locnet_fill: Fill | None = None
+    """What poses uncovered while the LocNet before it was trained; None where there is none."""
 
 
 def trained_as(name: str) -> Trained | None:
@@ -27,7 +30,8 @@ def trained_as(name: str) -> Trained | None:
     if match := AVERAGED.fullmatch(name):
         return trained_as(match[2])
     if match := STN_PLUS.fullmatch(name):
-        return trained_as(match[2])
+        found, locnet = trained_as(match[2]), RunDirectory.open(Path(match[1])).recipe
+        return found and replace(found, locnet_fill=locnet.locnet_fill)
     if name.startswith("zoo:"):
         card = zoo.card(name.removeprefix("zoo:"))
         return Trained(card.recipe, card.classes, card.train_digest)

@@ -5,6 +5,7 @@ from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.loop import TrainedRun, train, train_together
 from upright.train.pace import LongRun
 from upright.train.pair import Pair
+from upright.train.plan import Plan
 from upright.train.published import published
 from upright.train.recipe import Recipe
 
@@ -14,6 +15,7 @@ __all__ = [
     "DamagedCheckpoint",
     "LongRun",
     "Pair",
+    "Plan",
     "Recipe",
     "RunDirectory",
     "SlowPath",

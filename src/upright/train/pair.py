@@ -7,21 +7,26 @@ records can take it for one of the classifier's.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from upright.objective import LocNet, parse_objective
+from torch import nn
+
+from upright.evaluation import Oracle
+from upright.train.plan import Plan
 from upright.train.recipe import Recipe
+from upright.train.two_stage import StnPlus, make_locator
 from upright.warp import Fill
 
-__all__ = ["Pair", "attack_fill", "changed", "recipe_from_json", "runs_of"]
+__all__ = ["Pair", "plan_from_json"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class Pair(Plan):
     """A LocNet and a classifier, and whether they are the defence or the oracle.
 
-    In the words of the paper, naive or trick. What it shares with a recipe is the classifier's.
+    In the words of the paper, naive or trick.
     """
 
     locnet: Recipe
@@ -30,41 +35,32 @@ class Pair:
 
     def __post_init__(self) -> None:
         if not self.locnet.is_locnet:
-            raise ValueError(f"{self.locnet.objective} finds no poses; a LocNet has to come first")
+            raise ValueError(f"{self.locnet.method} finds no poses; a LocNet has to come first")
         if self.classifier.is_locnet:
-            raise ValueError(f"{self.classifier.objective} finds no classes; name a classifier")
+            raise ValueError(f"{self.classifier.method} finds no classes; name a classifier")
         if not isinstance(self.oracle, bool):
             raise ValueError(f"oracle is {self.oracle!r}, but must be true or false")
 
     @property
-    def objective(self) -> str:
-        name = f"STN+({self.locnet.objective}, {self.classifier.objective})"
+    def runs(self) -> tuple[Recipe, ...]:
+        return self.locnet, self.classifier
+
+    def with_runs(self, runs: Sequence[Recipe]) -> Pair:
+        locnet, classifier = runs
+        return replace(self, locnet=locnet, classifier=classifier)
+
+    def joined(self, networks: Sequence[nn.Module]) -> nn.Module:
+        """Put the LocNet before the classifier, or let the oracle have both."""
+        found, classifier = networks
+        locator = make_locator(self.locnet, found)
+        if self.oracle:
+            return Oracle(locator, classifier)
+        return StnPlus(locator, classifier, locator.fill)
+
+    @property
+    def method(self) -> str:
+        name = f"STN+({self.locnet.method}, {self.classifier.method})"
         return f"{name} oracle" if self.oracle else name
-
-    @property
-    def data(self) -> str:
-        return self.classifier.data
-
-    @property
-    def model(self) -> str:
-        return self.classifier.model
-
-    @property
-    def batch(self) -> int:
-        return self.classifier.batch
-
-    @property
-    def seed(self) -> int:
-        return self.classifier.seed
-
-    @property
-    def precision(self) -> str:
-        return self.classifier.precision
-
-    @property
-    def steps(self) -> int:
-        """Of both."""
-        return self.locnet.steps + self.classifier.steps
 
     @property
     def hash(self) -> str:
@@ -73,13 +69,20 @@ class Pair:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def as_json(self) -> dict[str, Any]:
-        """Give what JSON holds and ``recipe_from_json`` reads."""
         recipes = {"locnet": self.locnet.as_json(), "classifier": self.classifier.as_json()}
         return recipes | {"oracle": self.oracle}
 
+    @property
+    def locnet_fill(self) -> Fill | None:
+        return self.locnet.locnet_fill
 
-def recipe_from_json(values: dict[str, Any]) -> Recipe | Pair:
-    """Read what a record has as its recipe; ``ValueError`` where it is neither kind."""
+    @property
+    def is_oracle(self) -> bool:
+        return self.oracle
+
+
+def plan_from_json(values: dict[str, Any]) -> Plan:
+    """Read what a record has as its recipe; ``ValueError`` where it is no kind of plan."""
     if "locnet" not in values:
         return Recipe.from_json(values)
     try:
@@ -87,25 +90,3 @@ def recipe_from_json(values: dict[str, Any]) -> Recipe | Pair:
         return Pair(**{**values, **recipes})
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a pair of recipes: {error}") from error
-
-
-def runs_of(recipe: Recipe | Pair) -> tuple[Recipe, ...]:
-    """Give the runs that have to be trained for it."""
-    return (recipe.locnet, recipe.classifier) if isinstance(recipe, Pair) else (recipe,)
-
-
-def changed(recipe: Recipe | Pair, **changes: Any) -> Recipe | Pair:
-    """Change fields of a recipe, or of both of a pair."""
-    if isinstance(recipe, Pair):
-        locnet, classifier = (replace(each, **changes) for each in runs_of(recipe))
-        return replace(recipe, locnet=locnet, classifier=classifier)
-    return replace(recipe, **changes)
-
-
-def attack_fill(recipe: Recipe | Pair) -> Fill:
-    """What the paper's attack uncovers: black, or what the LocNet was trained to look at."""
-    if isinstance(recipe, Recipe):
-        return "black"
-    objective = parse_objective(recipe.locnet.objective)
-    assert isinstance(objective, LocNet)
-    return objective.fill

@@ -6,20 +6,24 @@ import dataclasses
 import hashlib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from torch import nn
 
 from upright.data import LabelledImages, Split, load_data
 from upright.later import first_space, later_defaults, space_text, without_defaults
 from upright.objective import LocNet, Objective, parse_objective
 from upright.space import PAPER, Space
-from upright.warp import Interpolation, check_chain
+from upright.train.plan import Plan
+from upright.warp import Fill, Interpolation, check_chain
 
 __all__ = ["Recipe"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Plan):
     """A training run. The defaults are the paper's, for CIFAR-10 and SVHN.
 
     Two equal recipes give the same weights on a CPU, bit for bit, with the same torch and the same
@@ -110,7 +114,28 @@ class Recipe:
     @property
     def is_locnet(self) -> bool:
         """Whether it trains a network that finds poses, and no classes."""
-        return isinstance(parse_objective(self.objective), LocNet)
+        return self.locnet_fill is not None
+
+    @property
+    def locnet_fill(self) -> Fill | None:
+        objective = parse_objective(str(self.objective))
+        return objective.fill if isinstance(objective, LocNet) else None
+
+    @property
+    def method(self) -> str:
+        return str(self.objective)
+
+    @property
+    def runs(self) -> tuple[Recipe, ...]:
+        return (self,)
+
+    def with_runs(self, runs: Sequence[Recipe]) -> Recipe:
+        (only,) = runs
+        return only
+
+    def joined(self, networks: Sequence[nn.Module]) -> nn.Module:
+        (only,) = networks
+        return only
 
     def load_data(self, split: Split = "train", *, limit: int | None = None) -> LabelledImages:
         """Load a part of its data, in the size and, unless told, the number that it trains on."""

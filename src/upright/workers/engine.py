@@ -1,7 +1,7 @@
 """Who makes the runs: an engine takes tasks and hands back records, one by one as they are made.
 
 ``LocalEngine`` uses this machine, ``RayEngine`` a cluster. Another engine may call
-``work.perform`` for each task wherever it likes, since tasks and records can be pickled and a task
+``task.perform`` for each task wherever it likes, since tasks and records can be pickled and a task
 that is begun again continues where it was.
 """
 
@@ -17,7 +17,6 @@ import torch
 
 from upright.records import Record
 from upright.train import Recipe, train_together
-from upright.train.pair import runs_of
 from upright.workers.task import Task, folder_of, is_trained, measure
 
 __all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "room_on"]
@@ -68,9 +67,9 @@ class LocalEngine:
         for group in _groups(tasks, self.together):
             failed |= self._train(group)
             trained.update(group)
-            for task in [each for each in left if trained.issuperset(runs_of(each.recipe))]:
+            for task in [each for each in left if trained.issuperset(each.recipe.runs)]:
                 left.remove(task)
-                reasons = [failed[run] for run in runs_of(task.recipe) if run in failed]
+                reasons = [failed[run] for run in task.recipe.runs if run in failed]
                 failures += (
                     [Failure(task, reasons[0])] if reasons else self._measure(task, on_record)
                 )
@@ -129,7 +128,7 @@ def room_on(device: torch.device) -> int:
 def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
     """Cut the runs of tasks, each once, into groups that can train together: on the same data."""
     by_data: dict[tuple[str, int | None], list[Recipe]] = {}
-    for run in dict.fromkeys(run for task in tasks for run in runs_of(task.recipe)):
+    for run in dict.fromkeys(run for task in tasks for run in task.recipe.runs):
         by_data.setdefault((run.data, run.train_images), []).append(run)
     for alike in by_data.values():
         for start in range(0, len(alike), size):

@@ -328,7 +328,7 @@ def _doing(job: _Job) -> Doing | None:
     return Doing(
         run=str(job.task),
         step=_step(job),
-        steps=job.task.recipe.steps,
+        steps=job.task.recipe.total_steps,
         node=claim.node,
         attempt=job.attempts,
     )

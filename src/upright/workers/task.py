@@ -15,14 +15,10 @@ from pathlib import Path
 
 import torch
 
-from upright.checks import Model
-from upright.evaluation import Oracle
-from upright.measure.network import evaluation_precision, measure_network
-from upright.measure.record import FinishedRun
+from upright.measure import FinishedRun, measure_run
+from upright.measure.run import evaluation_precision
 from upright.records import Record
-from upright.sources.stn_plus import StnPlus, load_locator
-from upright.train import Recipe, load_network, train
-from upright.train.pair import Pair, runs_of
+from upright.train import Plan, Recipe, load_network, train
 
 __all__ = [
     "Task",
@@ -39,16 +35,16 @@ __all__ = [
 class Task:
     """A recipe to follow, or two, and the attacks under which to evaluate what it gives."""
 
-    recipe: Recipe | Pair
+    recipe: Plan
     attacks: tuple[str, ...] = ("grid-775",)
     test_images: int | None = None
     """The first so many test images only; a cell of the paper takes all of them."""
 
     def __str__(self) -> str:
-        recipe = self.recipe
+        recipe = self.recipe.main
         size = f", batch {recipe.batch}" if recipe.batch != Recipe.batch else ""
         network = f", {recipe.model}" if recipe.model != Recipe.model else ""
-        return f"{recipe.objective} on {recipe.data}{network}{size}, seed {recipe.seed}"
+        return f"{self.recipe.method} on {recipe.data}{network}{size}, seed {recipe.seed}"
 
 
 def perform(
@@ -66,7 +62,7 @@ def perform(
     Gives a record for each group of attacks that can share an evaluation. Raises
     ``KeyboardInterrupt`` where training was told to stop; its checkpoint is written then.
     """
-    for recipe in runs_of(task.recipe):
+    for recipe in task.recipe.runs:
         if is_trained(recipe, runs):
             continue
         run = train(
@@ -88,14 +84,14 @@ def run_folder(task: Task, runs: Path) -> Path:
     return folder_of(task.recipe, runs)
 
 
-def folder_of(recipe: Recipe | Pair, runs: Path) -> Path:
+def folder_of(recipe: Plan, runs: Path) -> Path:
     """Where a run lies: seeds and precisions are part of the hash."""
     return runs / recipe.hash
 
 
 def folders_of(task: Task, runs: Path) -> tuple[Path, ...]:
     """All that a task works in, by name: who takes them in this order waits for nobody in vain."""
-    all_of_it = {folder_of(each, runs) for each in (task.recipe, *runs_of(task.recipe))}
+    all_of_it = {folder_of(each, runs) for each in (task.recipe, *task.recipe.runs)}
     return tuple(sorted(all_of_it))
 
 
@@ -112,31 +108,17 @@ def measure(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
     """Evaluate a run that was trained, or two."""
-    yield from measure_network(
-        _finished(task.recipe, runs),
-        _load(task.recipe, runs, device),
+    folders = [folder_of(run, runs) for run in task.recipe.runs]
+    finished = FinishedRun.of(task.recipe, folders)
+    network = finished.recipe.joined([load_network(folder) for folder in folders])
+    for measured in measure_run(
+        finished,
+        network.to(device).eval(),
         task.attacks,
         precision=evaluation_precision(task.recipe),
         device=device,
         limit=task.test_images,
         states=run_folder(task, runs),
         progress=progress,
-    )
-
-
-def _finished(recipe: Recipe | Pair, runs: Path) -> FinishedRun:
-    folders = [folder_of(each, runs) for each in runs_of(recipe)]
-    if isinstance(recipe, Pair):
-        return FinishedRun.of_pair(*folders, oracle=recipe.oracle)
-    return FinishedRun.open(*folders)
-
-
-def _load(recipe: Recipe | Pair, runs: Path, device: torch.device) -> Model:
-    folders = [folder_of(each, runs) for each in runs_of(recipe)]
-    network = load_network(folders[-1])
-    if isinstance(recipe, Pair):
-        locator = load_locator(folders[0])
-        network = (
-            Oracle(locator, network) if recipe.oracle else StnPlus(locator, network, locator.fill)
-        )
-    return network.to(device).eval()
+    ):
+        yield measured.record

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from upright.data import LabelledImages, Split, has_parts
+from upright.data import LabelledImages, has_parts
+from upright.measure.measured import Loaded
 from upright.sources import Trained
 
 __all__ = ["doubts"]
 
 
-def doubts(
-    model: str, trained: Trained | None, data_name: str, data: LabelledImages, *, split: Split
-) -> Iterator[str]:
+def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]:
     """Say what probably was not meant, one line each.
 
     Args:
         model: as it was asked for.
         trained: what is known of how it was trained.
-        data_name: the data as they were asked for.
-        data: what was read of them.
-        split: which part was asked for.
+        loaded: the model, the data that were read, and what is asked.
     """
+    data_name, data, settings = loaded.data_name, loaded.data, loaded.settings
+    split = settings.split
     if split == "train" and not has_parts(data_name):
         yield f"{data_name} has no parts: --split train reads the same images as test"
     if trained is None:
@@ -36,6 +35,11 @@ def doubts(
         yield (
             f"{model} was trained for {_few(trained.classes)}, but {data_name} has "
             f"{_few(data.classes)}; check --data"
+        )
+    if trained.locnet_fill not in (None, settings.fill):
+        yield (
+            f"the LocNet learned from {trained.locnet_fill} fill and has never seen "
+            f"{settings.fill}: the paper's attack would have --fill {trained.locnet_fill}"
         )
 
 

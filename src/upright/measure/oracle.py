@@ -1,0 +1,60 @@
+"""Measure the paper's STN+ trick, an oracle that reads the attack's own pose: no defence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from upright.evaluation import Oracle
+from upright.measure.measured import Loaded, Measured, measure
+from upright.measure.settings import Precision, Settings
+from upright.measure.subject import FinishedRun
+from upright.sources import load_locator, load_model
+from upright.space import Space
+from upright.train import RunDirectory
+
+__all__ = ["measure_oracle"]
+
+
+def measure_oracle(
+    locnet: Path,
+    classifier: str,
+    data: str,
+    *,
+    space: Space,
+    attacks: Sequence[str],
+    view: int | None = None,
+    limit: int | None = None,
+    precision: Precision = "float32",
+    device: torch.device,
+    recorded: bool = True,
+    progress: bool = False,
+) -> Measured:
+    """Load a LocNet's run and a classifier by name, and evaluate them as the oracle.
+
+    Images have the size, and poses the fill, that the LocNet was trained on. A record tells of two
+    runs: where one is wanted (``recorded``), the classifier is the folder of one.
+    """
+    locator = load_locator(locnet).to(device)
+    runs = FinishedRun.of_pair(locnet, Path(classifier), oracle=True) if recorded else None
+    usual = Settings.of_run(RunDirectory.open(locnet).recipe)
+    settings = replace(
+        usual,
+        space=space,
+        view=usual.view if view is None else view,
+        limit=limit,
+        fill=locator.fill,
+        precision=precision,
+    )
+    loaded = Loaded(
+        model=Oracle(locator, load_model(classifier, device=device)).eval(),
+        subject=runs,
+        data=settings.load(data),
+        data_name=data,
+        settings=settings,
+        device=device,
+    )
+    return measure(loaded, attacks, progress=progress)
