@@ -1,0 +1,163 @@
+"""One function measures: whoever asks, by whatever way, finds and records the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
+from upright import evaluate
+from upright.attacks import RefiningSearch, parse_attack
+from upright.evaluation import Oracle
+from upright.measure import (
+    FinishedRun,
+    Loaded,
+    Settings,
+    load,
+    measure,
+    measure_oracle,
+    measure_run,
+    run,
+)
+from upright.measure.run import evaluations_of
+from upright.records import Record
+from upright.sources import load_locator
+from upright.space import PAPER
+from upright.train import Pair, RunDirectory, load_network, train
+from upright.workers import Task
+from upright.workers.task import folder_of, measure_task
+
+CPU, GRID, DATA = torch.device("cpu"), "grid-3x3x3", "npz:colours.npz"
+FILL = "reflection"
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """The runs of a classifier and of a LocNet, where a task of them looks for them."""
+    register_tiny(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    save_as_npz(colours(), tmp_path / "colours.npz")
+    recipes = {
+        "cls": tiny_recipe(data=DATA, objective="std*"),
+        "loc": tiny_recipe(data=DATA, objective=f"LocNet({FILL})"),
+    }
+    found = {name: folder_of(recipe, Path("runs")) for name, recipe in recipes.items()}
+    for name, recipe in recipes.items():
+        train(recipe, found[name])
+    return found
+
+
+def timeless(record: Record) -> Record:
+    return replace(record, finished="1970-01-01T00:00:00+00:00", evaluate_seconds=0.0)
+
+
+def test_a_model_by_name_a_run_and_a_task_have_one_record(folders):
+    path = folders["cls"]
+    settings = Settings.of_run(RunDirectory.open(path).recipe)
+    by_name = measure(load(str(path), DATA, settings, device=CPU), [GRID])
+    finished = FinishedRun.open(path)
+    (by_run,) = measure_run(finished, load_network(path), [GRID], precision="float32", device=CPU)
+    task = Task(recipe=finished.recipe, attacks=(GRID,))
+    (by_task,) = measure_task(task, Path("runs"), device=CPU)
+    assert timeless(by_name.record) == timeless(by_run.record) == timeless(by_task)
+    assert by_name.record is by_name.record  # all who keep it keep the same
+    data = colours()
+    found = evaluate(load_network(path), (data.images, data.labels), attacks=[GRID])
+    assert by_task.measured == {
+        "nat": found.natural_accuracy,
+        GRID: found.attacks[GRID].accuracy,
+    }
+    assert by_task.recipe == tiny_recipe(data=DATA, objective="std*").as_json()
+
+
+def test_an_oracle_by_name_and_as_a_task_have_one_record(folders):
+    asked = {"space": PAPER, "attacks": [GRID], "device": CPU}
+    by_name = measure_oracle(folders["loc"], str(folders["cls"]), DATA, **asked)
+    recipes = [RunDirectory.open(folders[name]).recipe for name in ("loc", "cls")]
+    both = Pair(locnet=recipes[0], classifier=recipes[1], oracle=True)
+    (by_task,) = measure_task(Task(recipe=both, attacks=(GRID,)), Path("runs"), device=CPU)
+    assert timeless(by_name.record) == timeless(by_task)
+    assert by_task.is_oracle
+    assert by_task.recipe_hash == both.hash
+    model = Oracle(load_locator(folders["loc"]), load_network(folders["cls"])).eval()
+    data = colours()
+    found = evaluate(model, (data.images, data.labels), attacks=[GRID], fill=FILL)
+    assert by_task.measured[GRID] == found.attacks[GRID].accuracy
+
+
+def test_a_run_that_was_stopped_is_measured_but_not_recorded(folders):
+    path = folders["cls"]
+    text = json.loads((path / "run.json").read_text())
+    text["recipe"]["steps"] += 1
+    (path / "run.json").write_text(json.dumps(text))
+    settings = Settings()
+    with pytest.raises(ValueError, match="cannot be recorded: it is at step 12 of 13"):
+        load(str(path), DATA, settings, device=CPU)
+    loaded = load(str(path), DATA, settings, device=CPU, recorded=False)
+    assert loaded.subject is None
+    assert len(measure(loaded, []).evaluation) == 48
+
+
+def test_a_model_is_evaluated_in_the_precision_of_the_settings_and_recorded_as_it_came(folders):
+    path = folders["cls"]
+    settings = Settings(precision="bfloat16")
+    loaded = Loaded(
+        model=load_network(path),
+        subject=FinishedRun.open(path),
+        data=colours(),
+        data_name=DATA,
+        settings=settings,
+        device=CPU,
+    )
+    found = measure(loaded, [GRID])
+    assert found.record.evaluation["precision"] == "bfloat16"
+    answers = found.loaded.model(colours().as_float())
+    exact = loaded.model(colours().as_float())
+    assert not torch.equal(answers.float(), exact)
+    torch.testing.assert_close(answers.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():
+    recipe = tiny_recipe(objective="std*", precision="bfloat16", view=6)
+    listed, climbing = evaluations_of(
+        recipe, ["s-pgd", "grid-775", "wo-10", "refine-100"], "float16", 20
+    )
+    assert listed.attacks == ("grid-775", "wo-10", "refine-100")
+    assert climbing.attacks == ("s-pgd",)
+    assert listed.settings == Settings(precision="float16", limit=20, view=6)
+    assert climbing.settings == replace(listed.settings, precision="float32")
+    (only,) = evaluations_of(recipe, [], "float16")
+    assert (only.attacks, only.settings.precision) == ((), "float16")
+
+
+class Climber(RefiningSearch):
+    """Compares in rounds, as others do that need no gradient, and says that it needs one."""
+
+    @property
+    def climbs(self) -> bool:
+        return True
+
+
+def test_an_attack_says_itself_whether_it_climbs(monkeypatch):
+    for name, climbs in {"grid-775": False, "rnd": False, "refine-9": False, "s-pgd": True}.items():
+        assert parse_attack(name).climbs is climbs
+    monkeypatch.setattr(run, "parse_attack", lambda _: Climber(100))
+    (only,) = evaluations_of(tiny_recipe(), ["refine-100-climb"], "float16")
+    assert only.settings.precision == "float32"
+
+
+def test_a_state_s_name_stands_for_all_that_is_asked():
+    first, second = evaluations_of(tiny_recipe(), ["grid-775", "s-pgd"], "float16")
+    for each in (first, second):
+        asked = json.dumps([each.settings.as_json(), each.attacks], sort_keys=True)
+        digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
+        assert each.state_name == f"evaluation-{digest}.safetensors"
+    assert first.state_name != second.state_name
+    # States that lie in run folders are found by it.
+    (usual,) = evaluations_of(tiny_recipe(), ["grid-775"], "float32")
+    assert usual.state_name == "evaluation-c2fcd7a3e8b9.safetensors"

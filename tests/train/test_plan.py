@@ -1,0 +1,110 @@
+"""A recipe and a pair of recipes are two cases of one thing, and callers need not tell which."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+from torch import nn
+
+from tiny_runs import tiny_recipe
+from upright.evaluation import Oracle
+from upright.evaluation.composed import each_network
+from upright.pose import Pose
+from upright.train import Pair, Plan, Recipe
+from upright.train.pair import plan_from_json
+from upright.train.two_stage import RunLocator, StnPlus
+
+
+def pair(*, oracle: bool = False, fill: str = "reflection") -> Pair:
+    return Pair(
+        locnet=tiny_recipe(objective=f"LocNet({fill})", steps=5, seed=4),
+        classifier=tiny_recipe(objective="std*", steps=7, seed=4),
+        oracle=oracle,
+    )
+
+
+PLANS = [tiny_recipe(), tiny_recipe(objective="LocNet(black)"), pair(), pair(oracle=True)]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_what_holds_for_every_plan(plan: Plan) -> None:
+    assert plan.main == plan.runs[-1]
+    assert plan.with_runs(plan.runs) == plan
+    assert plan.changed() == plan
+    assert plan.total_steps == sum(run.steps for run in plan.runs)
+    assert plan_from_json(plan.as_json()) == plan
+    other = plan.changed(seed=9)
+    assert {run.seed for run in other.runs} == {9}
+    assert other.changed(seed=plan.main.seed) == plan
+    assert (type(other), other.method) == (type(plan), plan.method)
+    assert other.hash != plan.hash
+
+
+def test_a_recipe_is_its_own_only_run() -> None:
+    recipe, network = tiny_recipe(), nn.Flatten()
+    assert recipe.runs == (recipe,)
+    assert recipe.main is recipe
+    assert recipe.joined([network]) is network
+    assert (recipe.attack_fill, recipe.locnet_fill, recipe.is_oracle) == ("black", None, False)
+    assert Recipe(objective="KL(rob,wo-10)").method == "KL(rob, Wo-10)"
+    with pytest.raises(ValueError, match="too many values"):
+        recipe.with_runs([recipe, recipe])
+
+
+@pytest.mark.parametrize("oracle", [False, True])
+def test_a_pair_goes_by_its_classifier_and_is_attacked_as_its_locnet_was_trained(
+    oracle: bool,
+) -> None:
+    both = pair(oracle=oracle)
+    assert (both.main, both.total_steps, both.is_oracle) == (both.classifier, 12, oracle)
+    assert (both.attack_fill, both.locnet_fill) == ("reflection", "reflection")
+    assert both.method == "STN+(LocNet(reflection), std*)" + oracle * " oracle"
+    text = f"{both.locnet.hash} {both.classifier.hash} {oracle}"
+    assert both.hash == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Says(nn.Module):
+    """A network that answers the same to every image."""
+
+    def __init__(self, *numbers: float) -> None:
+        super().__init__()
+        self.register_buffer("numbers", torch.tensor(numbers))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.numbers.expand(len(images), -1)
+
+
+@pytest.mark.parametrize("oracle", [False, True])
+def test_networks_of_a_pair_are_joined_and_changed_each_by_itself(oracle: bool) -> None:
+    locnet, classifier = Says(0.5, 0, -1), Says(1, 2, 3)
+    model = pair(oracle=oracle).joined([locnet, classifier])
+    assert isinstance(model, Oracle if oracle else StnPlus)
+    images = torch.rand(2, 3, 8, 8)
+    # Of the paper's limits of 3 px and 30 degrees.
+    assert model.locator(images).values.tolist() == [[1.5, 0, -30]] * 2
+    seen = []
+
+    def change(network):
+        seen.append(network)
+        return nn.Sequential(network)
+
+    changed = each_network(model, change)
+    assert type(changed) is type(model)
+    assert set(seen) == {locnet, classifier}
+    assert isinstance(changed.locator, RunLocator)
+    assert changed.locator.fill == "reflection"
+    assert changed.locator(images).values.equal(model.locator(images).values)
+    assert not changed.training
+
+
+def test_a_locator_of_one_s_own_is_left_as_it_is_and_a_plain_model_is_changed() -> None:
+    def nowhere(images):
+        return Pose.zeros(len(images))
+
+    classifier, other = Says(1, 2), Says(2, 1)
+    for model in (StnPlus(nowhere, classifier), Oracle(nowhere, classifier)):
+        changed = each_network(model, lambda _: other)
+        assert (changed.locator, changed.classifier) == (nowhere, other)
+    assert each_network(classifier, lambda _: other) is other
