@@ -104,7 +104,7 @@ def test_runs_on_other_data_train_one_after_the_other_and_are_then_measured(
 ):
     pair = replace(pair, locnet=replace(pair.locnet, **changes))
     events = []
-    train_together, measure = engine.train_together, engine.measure
+    train_together, measure = engine.train_together, engine.measure_task
 
     def noted_training(runs, **options):
         events.append(list(runs.values()))
@@ -115,7 +115,7 @@ def test_runs_on_other_data_train_one_after_the_other_and_are_then_measured(
         return measure(task, *args, **options)
 
     monkeypatch.setattr(engine, "train_together", noted_training)
-    monkeypatch.setattr(engine, "measure", noted_measuring)
+    monkeypatch.setattr(engine, "measure_task", noted_measuring)
     task = Task(recipe=pair, attacks=("grid-3x3x3",))
     results = Results(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=2)

@@ -32,7 +32,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.workers import Engine, LocalEngine, RayEngine, Task, ray_engine, room_on
+from upright.workers import Engine, LocalEngine, RayEngine, Task, ray_engine, runs_at_once
 
 __all__ = ["Reproduce"]
 
@@ -173,7 +173,7 @@ class Reproduce:
         local = LocalEngine(
             runs=self.runs,
             device=device,
-            together=self.together or room_on(device),
+            together=self.together or runs_at_once(device),
             checkpoint_every=self.checkpoint_every,
             progress=is_watched(),
         )

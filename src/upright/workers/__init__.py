@@ -1,8 +1,8 @@
 """Who makes runs: tasks, and the engines that perform them, here or on a cluster."""
 
-from upright.workers.engine import Engine, Failure, LocalEngine, room_on
+from upright.workers.engine import Engine, Failure, LocalEngine, runs_at_once
 from upright.workers.ray_engine import RayEngine, ray_engine
-from upright.workers.task import Task, measure, perform, run_folder
+from upright.workers.task import Task, measure_task, perform, run_folder
 
 __all__ = [
     "Engine",
@@ -10,9 +10,9 @@ __all__ = [
     "LocalEngine",
     "RayEngine",
     "Task",
-    "measure",
+    "measure_task",
     "perform",
     "ray_engine",
-    "room_on",
     "run_folder",
+    "runs_at_once",
 ]

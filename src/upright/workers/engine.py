@@ -17,9 +17,9 @@ import torch
 
 from upright.records import Record
 from upright.train import Recipe, train_together
-from upright.workers.task import Task, folder_of, is_trained, measure
+from upright.workers.task import Task, folder_of, is_trained, measure_task
 
-__all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "room_on"]
+__all__ = ["Engine", "Failure", "LocalEngine", "OnRecord", "runs_at_once"]
 
 OnRecord = Callable[[Record], None]
 
@@ -106,14 +106,14 @@ class LocalEngine:
 
     def _measure(self, task: Task, on_record: OnRecord) -> list[Failure]:
         try:
-            for record in measure(task, self.runs, device=self.device, progress=self.progress):
+            for record in measure_task(task, self.runs, device=self.device, progress=self.progress):
                 on_record(record)
         except _FAILURES as error:
             return [Failure(task, str(error))]
         return []
 
 
-def room_on(device: torch.device) -> int:
+def runs_at_once(device: torch.device) -> int:
     """How many runs may train side by side: one on a CPU, up to four on a GPU.
 
     Each is given 8 GiB. A guess that is wrong costs little: where memory runs out, the runs of a

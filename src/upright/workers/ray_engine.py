@@ -16,30 +16,23 @@ after the other: the first trains it.
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import math
-import os
-import signal
 import socket
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from rich.console import RenderableType
 from rich.live import Live
 
-import upright
-from upright.origin import commit
 from upright.records import Record
 from upright.terminal import plain_console
 from upright.workers.engine import Failure, OnRecord
 from upright.workers.folder_claim import newest_step, read_claim
 from upright.workers.progress import Doing, progress_table
+from upright.workers.ray_cluster import connected, import_ray
 from upright.workers.ray_worker import Attempt, NotSharedError, kept, token_in, work_on
 from upright.workers.task import Task, folders_of, run_folder
 
@@ -101,92 +94,14 @@ def ray_engine(
         device: ``cuda`` or ``cpu``; by default ``cuda`` where the cluster has a GPU.
         options: the other fields of ``RayEngine``.
     """
-    ray = _ray()
-    # "local" is a new cluster; without an address, Ray takes any that it finds on this machine.
-    place = address or os.environ.get("RAY_ADDRESS") or "local"
-    _check_that_it_answers(place)
-    with _sigterm_kept(), contextlib.redirect_stdout(_NotFromRay(sys.stdout)):
-        ray.init(
-            address=place,
-            runtime_env=_environment(),
-            include_dashboard=False if place == "local" else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-        try:
-            _let_sigterm_interrupt()
-            found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
-            yield RayEngine(runs=runs, device=torch.device(device or found), **options)
-        finally:
-            # What it has held back of its logs, it would write now.
-            with contextlib.redirect_stdout(io.StringIO()):
-                ray.shutdown()
-
-
-def _ray() -> Any:
-    """Ray, which is imported only where it is used, and told to report nothing to anybody."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # what it holds back, it would write in the end
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("Ray is missing: pip install 'upright[ray]'") from error
-    return ray
-
-
-def _check_that_it_answers(address: str) -> None:
-    """Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        try:
-            socket.create_connection((host, int(port)), timeout=10).close()
-        except (OSError, OverflowError) as error:
-            raise ValueError(f"no Ray cluster answers at {address}: {error}") from error
-
-
-def _environment() -> dict[str, Any]:
-    """What workers are given: this very package, its commit, and where the data lie."""
-    known = commit()
-    variables = {} if known is None else {"UPRIGHT_COMMIT": known}
-    if data := os.environ.get("UPRIGHT_DATA"):
-        variables["UPRIGHT_DATA"] = str(Path(data).resolve())
-    return {"py_modules": [str(Path(upright.__file__).parent)], "env_vars": variables}
-
-
-class _NotFromRay(io.TextIOBase):
-    """Passes on what is written, but for what Ray's threads write: pages for every death."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        from_ray = threading.current_thread().name.startswith("ray_")
-        return len(text) if from_ray else self._stream.write(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
-@contextlib.contextmanager
-def _sigterm_kept() -> Iterator[None]:
-    """Give SIGTERM its handler back in the end."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
-def _let_sigterm_interrupt() -> None:
-    """Let SIGTERM do what Ctrl-C does; Ray's own handler would not wait for checkpoints."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with connected(address) as ray:
+        found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+        yield RayEngine(runs=runs, device=torch.device(device or found), **options)
 
 
 def _on_this_node(attempt: Attempt) -> tuple[Record, ...]:
     """What a worker calls."""
-    node = _ray().get_runtime_context().get_node_id()
+    node = import_ray().get_runtime_context().get_node_id()
     return work_on(attempt, node=f"{socket.gethostname()}/{node[:8]}")
 
 
@@ -206,12 +121,12 @@ class _Job:
 
 
 class _Sweep:
-    """One call of ``run``."""
+    """All tasks of one call of ``run``, until each has its records or has failed."""
 
     def __init__(
         self, engine: RayEngine, runs: Path, token: str, tasks: Sequence[Task], on_record: OnRecord
     ) -> None:
-        self._ray, self._engine, self._runs, self._token = _ray(), engine, runs, token
+        self._ray, self._engine, self._runs, self._token = import_ray(), engine, runs, token
         self._on_record = on_record
         self._remote = self._ray.remote(
             num_cpus=engine.cpus,
@@ -316,7 +231,7 @@ class _Sweep:
 
 
 def _step(job: _Job) -> int:
-    """Of the newest checkpoint, or of those of both runs together."""
+    """How far a task is: the step of its newest checkpoint, of two runs both together."""
     return sum(newest_step(folder) for folder in job.folders)
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "folder_of",
     "folders_of",
     "is_trained",
-    "measure",
+    "measure_task",
     "perform",
     "run_folder",
 ]
@@ -76,7 +76,7 @@ def perform(
         )
         if not run.finished:
             raise KeyboardInterrupt
-    return tuple(measure(task, runs, device=device, progress=progress))
+    return tuple(measure_task(task, runs, device=device, progress=progress))
 
 
 def run_folder(task: Task, runs: Path) -> Path:
@@ -104,7 +104,7 @@ def is_trained(recipe: Recipe, runs: Path) -> bool:
     return True
 
 
-def measure(
+def measure_task(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
     """Evaluate a run that was trained, or two."""
