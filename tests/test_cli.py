@@ -436,7 +436,7 @@ class TestErrors:
             (
                 ["--attack", "gird-775"],
                 None,
-                "is called 'gird-775' (nearest: grid-775); there are",
+                "no attack is called 'gird-775' (nearest: grid-775)",
             ),
             (["--attack", "grid-0x1x1"], None, "a grid needs counts of at least 1"),
             (["--limit", "-3"], None, "a limit of -3 leaves no image"),

@@ -143,7 +143,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def nearest(self, name: str) -> str:
         """Give the name that somebody may have meant; empty where none is near."""
-        names = [name for entry in self.entries for name in entry.examples or [entry.form]]
+        names = [each for entry in self.entries for each in entry.examples or [entry.form]]
         return self._synonyms.get(name.lower()) or "".join(similar_names(name, names))
 
     def listing(self) -> str:
@@ -155,13 +155,17 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _make_room(self, entry: Entry[T]) -> None:
         """Forget code that is loaded again; other code needs another name."""
-        for known in self.entries:
-            if entry.form != known.form and entry.pattern != known.pattern:
-                continue
+        alike = [
+            known
+            for known in self.entries
+            if known.form == entry.form or known.pattern == entry.pattern
+        ]
+        for known in alike:
             if _code(known.value) != _code(entry.value):
                 raise ValueError(
                     f"another {self.kind} is called {known.form!r}: choose another name"
                 )
+        for known in alike:
             del self._entries[known.form]
 
 
@@ -178,7 +182,7 @@ def similar_names(name: str, names: Iterable[str], *, most: int = 1) -> list[str
 def _code(value: object) -> object:
     """What tells code from other code, but not from itself where its file is loaded again."""
     code = inspect.unwrap(value) if callable(value) else value
-    name, module = getattr(code, "__qualname__", None), getattr(code, "__module__", "")
+    name, module = getattr(code, "__qualname__", None), getattr(code, "__module__", None) or ""
     if name is None:
         return id(code)
-    return name, module if module.partition(".")[0] == __package__ else ""
+    return name, module if module.startswith(f"{__package__}.") else ""
