@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 
+import upright
 from upright.attacks import ATTACKS, attack_name
 from upright.cli import main
+from upright.data.known import KNOWN
 from upright.data.registry import DATA_SETS, data_set
 from upright.families import FAMILIES
 from upright.models import NETWORKS, network, network_forms
@@ -243,8 +246,6 @@ def test_help_knows_what_was_registered_since(capsys: pytest.CaptureFixture[str]
 
 
 def test_what_can_be_fetched_is_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    from upright.data.known import KNOWN
-
     assert main(["data", "fetch", "--help"]) == 0
     assert f"{{{','.join(KNOWN)}}}" in capsys.readouterr().out
     assert main(["data", "fetch", "mnist"]) == 2
@@ -257,7 +258,5 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
         "new = {name.partition('.')[0] for name in set(sys.modules) - before} - {'registry'}\n"
         "assert new <= sys.stdlib_module_names, new"
     )
-    import upright.registry
-
-    folder = str(upright.registry.__file__).rpartition("/")[0]
-    subprocess.run([sys.executable, "-I", "-c", code, folder], check=True)
+    folder = Path(upright.__file__).parent
+    subprocess.run([sys.executable, "-I", "-c", code, str(folder)], check=True)
