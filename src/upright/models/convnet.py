@@ -18,7 +18,7 @@ __all__ = ["convnet"]
 @network(
     "convnet (or convnet2 for twice the channels)",
     r"convnet([0-9.]*)",
-    about="learns in a minute on a CPU",
+    about="small, for demos and tests",
 )
 def convnet(width: str | float = 1, *, classes: int = 10, channels: int = 3) -> nn.Sequential:
     """Build the network; ``width`` multiplies its channels."""
