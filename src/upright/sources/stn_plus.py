@@ -22,7 +22,12 @@ STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
 """Its name, and in it those of the two runs."""
 
 
-@model_source("stn-plus:LOCNET,CLASSIFIER", STN_PLUS.pattern)
+@model_source(
+    "stn-plus:LOCNET,CLASSIFIER",
+    STN_PLUS.pattern,
+    prefix=True,
+    about="two runs, of which the first straightens images",
+)
 def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
     """Load the two runs."""
     locator = load_locator(Path(locnet))
