@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -94,6 +93,10 @@ def oracle_command(
         )
     ]
     if record is not None:
-        told = partial(with_reported, also_called=data)
-        outputs.append(Output(f"--record {record}", lambda: append(record, told(found.record))))
+        outputs.append(
+            Output(
+                f"--record {record}",
+                lambda: append(record, with_reported(found.record, also_called=data)),
+            )
+        )
     deliver(outputs)
