@@ -135,8 +135,12 @@ def with_run(
     recipe: Plan, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
 ) -> Plan:
     """Set what may differ between runs that fill the same cell."""
-    alike = [replace(run, objective=same_run(str(run.objective))) for run in recipe.runs]
-    return recipe.with_runs(alike).changed(seed=seed, precision=precision)
+    return recipe.with_runs(
+        [
+            replace(run, objective=same_run(str(run.objective)), seed=seed, precision=precision)
+            for run in recipe.runs
+        ]
+    )
 
 
 def paper_method(recipe: Plan) -> str | None:
