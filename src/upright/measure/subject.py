@@ -40,6 +40,7 @@ class FinishedRun(Subject):
     """What a record needs of a run that took all its steps, or of two that are used together."""
 
     recipe: Plan
+    """What was trained: a recipe, or a pair of them."""
     seconds: float
     """Of training, over all resumptions, of both where they are two."""
     beside: int | None = None
