@@ -29,6 +29,7 @@ import torch
 from timing import machine, write_json
 
 from upright.files import lock
+from upright.objective import parse_objective
 from upright.records import Record
 from upright.reproduce import LocalEngine, Task, run_folder
 from upright.reproduce.claim import Claim, newest_step, read_claim
@@ -216,7 +217,7 @@ def judge(
 
 def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
     recipe = Recipe(
-        objective="KL(rob, Wo-2)",
+        objective=parse_objective("KL(rob, Wo-2)"),
         data="glyphs",
         train_images=64,
         model="convnet",

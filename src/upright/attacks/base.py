@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,6 +51,11 @@ class Attack(abc.ABC):
     Evaluation, adversarial training and every penalty share every attack in that way. Its ``str``
     is its name, in results and as a seed of its draws.
     """
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        """Say which fields its name leaves out, by the names that they have in the notation."""
+        return {}
 
     @property
     @abc.abstractmethod

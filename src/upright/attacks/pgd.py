@@ -5,6 +5,7 @@ Weak as an attack, strong as a defence: so the paper finds, and so did Engstrom 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,10 @@ class SpatialPGD(Attack):
 
     def __str__(self) -> str:
         return "s-pgd" if self == SpatialPGD() else repr(self)
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        return {"steps": "steps", "restarts": "restarts", "step": "step_size"}
 
     @property
     def passes_per_image(self) -> int:
