@@ -115,14 +115,13 @@ def write(objective: Objective, *, spell: Callable[[Attack], str] = _in_the_pape
     name, attack = _name(objective), without_options(objective.attack)
     preset = _preset(name, objective.batch, attack, objective.draws)
     definition = spell(attack) + (f"×{objective.draws}" if objective.draws > 1 else "")
-    if (name, objective.batch, definition) == ("AT", "rob", "rnd"):
-        return "std*"
     told = [each for each in _options(objective) if each.get(objective) != each.get(preset)]
     options = [f"{each.name}={each.write(objective)}" for each in told]
     for each in told:
         _option(objective, each.name)  # or it would be read as another's
     after = f"; {', '.join(options)}" if options else ""
-    return f"{name}({objective.batch}, {definition}{after})"
+    text = f"{name}({objective.batch}, {definition}{after})"
+    return "std*" if text == "AT(rob, rnd)" else text
 
 
 def canonical(objective: Objective) -> Objective:
@@ -160,10 +159,8 @@ def _name(objective: Objective) -> str:
     if penalty is None:
         return "AT"  # without a penalty its target means nothing
     for name, known in _REGULARIZERS.items():
-        if (
-            type(known.penalty) is type(penalty)
-            and known.penalty_target == objective.penalty_target
-        ):
+        is_of_kind = type(known.penalty) is type(penalty)
+        if is_of_kind and known.penalty_target == objective.penalty_target:
             _check_options(penalty, known.penalty)
             return name
     raise ValueError(f"the notation has no name for {penalty}; give it one with name_penalty")

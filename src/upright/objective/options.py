@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from upright.attacks import Attack
@@ -73,12 +74,17 @@ def number(value: float) -> str:
 
 def _kind(part: object, field: str) -> Any:
     try:
-        return get_type_hints(type(part))[field]
+        return _hints(type(part))[field]
     except NameError as error:
         raise ValueError(
             f"the kind of {type(part).__name__}.{field} cannot be told ({error}); define the class "
             "in a module, which imports what its annotations name"
         ) from error
+
+
+@lru_cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _read(kind: Any, text: str) -> Any:
