@@ -30,8 +30,8 @@ from upright import Attack, GridSearch, RandomSearch, RefiningSearch, Space, Spa
 from upright.attacks import usual_grid
 from upright.checks import Model
 from upright.data import LabelledImages
+from upright.measure import Settings
 from upright.report.figures.draw import Drawing, look, styled
-from upright.reproduce import Settings
 from upright.sources import load_model
 from upright.space import PAPER
 

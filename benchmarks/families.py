@@ -21,10 +21,10 @@ import torch
 from upright.cli.measured import Measured
 from upright.data import LabelledImages
 from upright.families import FAMILIES, Chain
+from upright.measure import FinishedRun, Settings
 from upright.objective import parse_objective
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
-from upright.reproduce import FinishedRun, Settings
 from upright.sources import load_model
 from upright.space import PAPER, Space
 from upright.train import Recipe, train_together

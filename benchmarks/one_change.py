@@ -19,12 +19,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from upright.measure.results import Results
+from upright.paper.cells import wanted
+from upright.paper.missing import make_missing
+from upright.paper.reported import reported
 from upright.records import Record
-from upright.reproduce import LocalEngine, Task
-from upright.reproduce.plan import wanted
-from upright.reproduce.reported import reported
-from upright.reproduce.results import Results, make_missing
 from upright.train import Recipe
+from upright.workers import LocalEngine, Task
 
 _METRICS = ("nat", "grid-775")
 

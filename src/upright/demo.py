@@ -25,11 +25,11 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
 from upright.attacks import GridSearch, usual_grid
+from upright.measure import FinishedRun, Settings, Subject, choose_shown, keep, record_of
 from upright.objective import parse_objective
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
-from upright.reproduce import FinishedRun, Settings, Subject, choose_shown, keep, record_of
 from upright.space import PAPER, Space
 from upright.terminal import plain_console, printable
 from upright.train import Recipe, train

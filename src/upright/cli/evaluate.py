@@ -27,18 +27,10 @@ from upright.data import LabelledImages, Split
 from upright.data.registry import can_resize
 from upright.evaluation.question import Question
 from upright.files import write_whole
+from upright.measure import FinishedRun, Guest, Settings, Subject, choose_shown, grid_among, keep
 from upright.origin import commit
 from upright.records import append
 from upright.report.saved import Shown, check_beside
-from upright.reproduce import (
-    FinishedRun,
-    Guest,
-    Settings,
-    Subject,
-    choose_shown,
-    grid_among,
-    keep,
-)
 from upright.sources import StnPlus, Trained, load_model, trained_as
 from upright.space import Space
 from upright.warp import Fill, Interpolation, check_options

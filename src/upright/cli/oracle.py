@@ -16,10 +16,10 @@ from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
 from upright.evaluation import Oracle
+from upright.measure import FinishedRun, Settings
+from upright.measure.settings import Precision
 from upright.origin import commit
 from upright.records import append
-from upright.reproduce import FinishedRun, Settings
-from upright.reproduce.settings import Precision
 from upright.sources import load_locator, load_model
 from upright.train import RunDirectory
 

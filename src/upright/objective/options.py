@@ -73,8 +73,9 @@ def number(value: float) -> str:
 
 
 def _kind(part: object, field: str) -> Any:
+    kind: Any = type(part)
     try:
-        return _hints(type(part))[field]
+        return _hints(kind)[field]
     except NameError as error:
         raise ValueError(
             f"the kind of {type(part).__name__}.{field} cannot be told ({error}); define the class "
@@ -83,7 +84,7 @@ def _kind(part: object, field: str) -> Any:
 
 
 @lru_cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
