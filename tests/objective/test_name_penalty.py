@@ -222,6 +222,19 @@ def test_an_attack_whose_name_does_not_tell_all_of_it_makes_no_recipe() -> None:
         Recipe(objective=Objective(batch="rob", attack=Silent(2.0)))
 
 
+def test_an_option_of_an_attack_has_a_default() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Bare(Jumps):
+        depth: int
+
+        @classmethod
+        def options(cls) -> Mapping[str, str]:
+            return {"depth": "depth"}
+
+    with pytest.raises(ValueError, match="options of Bare must be fields with a default"):
+        str(Objective(batch="rob", attack=Bare(depth=1)))
+
+
 def test_options_of_one_name_are_told_apart_or_refused() -> None:
     name_penalty("Clash", Clashing())
     assert str(with_penalty(Clashing(2))) == "Clash(rob, Wo-10; steps=2)"

@@ -45,9 +45,16 @@ def write_option(part: Attack | Penalty, name: str) -> str:
 
 def without_options(attack: Attack) -> Attack:
     """Give an attack with the defaults of its options, which its name alone stands for."""
-    named = {*attack.options().values()}
-    fields = dataclasses.fields(attack) if named else ()  # type: ignore[arg-type]
-    return with_values(attack, {each.name: each.default for each in fields if each.name in named})
+    if not (named := {*attack.options().values()}):
+        return attack
+    fields = dataclasses.fields(attack)  # type: ignore[arg-type]
+    defaults = {each.name: each.default for each in fields if each.name in named}
+    if len(defaults) < len(named) or dataclasses.MISSING in defaults.values():
+        raise ValueError(
+            f"options of {type(attack).__name__} must be fields with a default: its name alone "
+            "stands for one attack"
+        )
+    return with_values(attack, defaults)
 
 
 def with_values(part: Part, values: dict[str, Any]) -> Part:
@@ -101,8 +108,8 @@ def _read(kind: Any, text: str) -> Any:
         return _first(each for each in get_args(kind) if _write(type(each), each) == text)
     if kind in (bool, types.NoneType):
         return _first(each for each in (True, False, None) if _is(kind, each, text))
-    if kind in (int, float, str) and text.lower() != "nan":  # which is not even equal to itself
-        return kind(text)
+    if kind in (int, float, str) and (value := kind(text)) == value:  # as nan is not
+        return value
     raise ValueError(f"{text!r} is not of the kind {kind}")
 
 
