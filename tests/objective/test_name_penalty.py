@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from upright import Objective, Penalty, RegularizedLoss, name_penalty
-from upright.attacks import CandidateSearch, RandomSearch, attack_name, base
+from upright.attacks import ATTACKS, CandidateSearch, RandomSearch, attack_name
 from upright.objective import notation
 from upright.pose import Pose
 from upright.space import Space
@@ -104,7 +104,7 @@ class Reserved(Clashing):
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
-    monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
     attack_name("jumps-K", r"jumps-(\d+)")(lambda tries: Jumps(int(tries)))
 
 
