@@ -11,16 +11,19 @@ from upright.attacks.base import (
     parse_attack,
     pick_worst,
 )
+from upright.attacks.gradient import scored
 from upright.attacks.grid import GridSearch, usual_grid
 from upright.attacks.pgd import SpatialPGD
 from upright.attacks.random import RandomSearch
 from upright.attacks.refine import RefiningSearch
+from upright.attacks.refine_climb import RefiningClimb
 
 __all__ = [
     "Attack",
     "CandidateSearch",
     "GridSearch",
     "RandomSearch",
+    "RefiningClimb",
     "RefiningSearch",
     "RoundSearch",
     "Rounds",
@@ -30,5 +33,6 @@ __all__ = [
     "attack_name",
     "parse_attack",
     "pick_worst",
+    "scored",
     "usual_grid",
 ]

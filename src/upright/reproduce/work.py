@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
+from upright.attacks import parse_attack
 from upright.checks import Model
 from upright.evaluation import Oracle
 from upright.records import Record
@@ -163,13 +163,12 @@ class Part:
 
 
 def parts_of(task: Task, precision: Precision) -> tuple[Part, ...]:
-    """Cut a task into evaluations: S-PGD in float32, all others in this precision.
+    """Cut a task into evaluations: attacks that climb in float32, all others in this precision.
 
     The signs of a gradient in half precision are not always those of the gradient.
     """
     parsed = {name: parse_attack(name) for name in task.attacks}
-    comparing = (CandidateSearch, RoundSearch)
-    listed = tuple(name for name in parsed if isinstance(parsed[name], comparing))
+    listed = tuple(name for name, attack in parsed.items() if not attack.climbs)
     climbing = tuple(name for name in parsed if name not in listed)
     asked = replace(
         Settings.of_run(runs_of(task.recipe)[-1]),
