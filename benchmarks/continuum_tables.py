@@ -15,6 +15,9 @@ from upright.files import write_whole
 from upright.report.figures.draw import Drawing, look, styled
 
 TRUTH = "truth"
+JUDGED = 100
+"""Passes from which on estimates are listed: before, few slopes were seen."""
+PICTURE = "![Accuracy under searches against their passes](images/continuum.svg)"
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def sections(measured: Measured) -> dict[str, str]:
     """What the documentation shows, by the names of its sections."""
     spaces = _by(measured.points, lambda point: point.space)
     return {
-        "continuum": "\n\n".join(_accuracies(points) for points in spaces),
+        "continuum": "\n\n".join([PICTURE, *(_accuracies(points) for points in spaces)]),
         "estimates": _estimates(measured.points),
         "speed": _speeds(measured.speeds),
     }
@@ -162,7 +165,7 @@ def _estimates(points: Sequence[Point]) -> str:
     for group in grouped(points):
         truth = group[-1].accuracy
         for point in group:
-            if (said := point.estimate) is not None:
+            if (said := point.estimate) is not None and point.passes >= JUDGED:
                 shares = [f"{100 * share:.1f}" for share in (point.accuracy, said.accuracy, truth)]
                 early = f"{said.early_missed} of {said.early_safe}"
                 name, space = _short(point.model), f"`{point.space}`"

@@ -212,7 +212,8 @@ class Boxes(Rounds):
         Those that do not beat every larger box wait, and so do the smallest.
         """
         best = self.scores.argsort(dim=0, descending=True, stable=True)
-        order = best.gather(0, self.sizes.gather(0, best).argsort(dim=0, stable=True))
+        few = self.sizes.gather(0, best).to(torch.uint8)  # a byte is sorted sooner
+        order = best.gather(0, few.argsort(dim=0, stable=True))
         sizes, scores = self.sizes.gather(0, order), self.scores.gather(0, order)
         places = torch.arange(len(order), device=order.device)[:, None].expand_as(order)
         begins = torch.cat((sizes[:1] < 0, sizes[1:] > sizes[:-1]))
@@ -221,7 +222,8 @@ class Boxes(Rounds):
         wait = ((start > 0) & (scores <= highest)) + 2 * (sizes >= _SIZES)
         key = (wait * len(order) + places - start) * _SIZES + (self.turn - sizes) % _SIZES
         self.turn = (self.turn + count) % _SIZES
-        return order.gather(0, key.argsort(dim=0, stable=True)[:count])
+        first = (key * len(order) + places).topk(count, dim=0, largest=False).indices  # none equal
+        return order.gather(0, first)
 
     def _moved(self, middles: Tensor, axis: int, steps: Tensor) -> Tensor:
         """Poses moved along an axis by these parts of its range."""

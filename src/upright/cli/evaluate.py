@@ -73,7 +73,8 @@ class Evaluate:
         Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
     ] = ()
     """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31 (a count for each axis),
-    wo-10, rnd, s-pgd or refine-1000 (at most so many poses, more of them where the loss is high).
+    wo-10, rnd, s-pgd, refine-1000 (at most so many poses, more of them where the loss is high) or
+    refine-1000+s-pgd (the last of them gradient steps).
     Give it several times for several attacks. Without it, a grid is run: of the paper's space
     grid-775, of others with the counts that are usual for their axes."""
     include_identity: bool = False
