@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from upright.attacks.gradient import scored
 from upright.pose import Pose
 from upright.registry import Registry
 from upright.space import Space
@@ -64,6 +65,11 @@ class Attack(abc.ABC):
         """Forward passes that a full search spends on one image."""
 
     @property
+    def climbs(self) -> bool:
+        """Whether it may ask for gradients of scores."""
+        return True
+
+    @property
     def passes_of_worst_pose(self) -> int:
         """Forward passes that ``worst_pose`` spends on one image."""
         return self.passes_per_image
@@ -93,6 +99,10 @@ class CandidateSearch(Attack):
     shared: ClassVar[bool] = False
     """Whether all images try the same candidates, as on a grid."""
 
+    @property
+    def climbs(self) -> bool:
+        return False
+
     @abc.abstractmethod
     def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
         """List the poses to try: (m, 1) where they are ``shared``, else (k, count)."""
@@ -112,7 +122,10 @@ class Rounds(abc.ABC):
 
     @abc.abstractmethod
     def propose(self) -> Pose | None:
-        """Give the poses to try next, (k, images); None where the search is over."""
+        """Give the poses to try next, (k, images); None where the search is over.
+
+        Where their values require a gradient, the scores are to have one.
+        """
 
     @abc.abstractmethod
     def learn(self, scores: Tensor) -> None:
@@ -126,12 +139,23 @@ class Rounds(abc.ABC):
     def worst(self) -> WorstCase:
         """Give the worst of all that was tried."""
 
+    def ceiling(self) -> Tensor | None:
+        """Estimate how high the score of each image is anywhere, by the slopes seen so far.
+
+        It is no bound. None where a search tells nothing of that.
+        """
+        return None
+
 
 class RoundSearch(Attack):
     """An attack whose next candidates depend on the scores of those before.
 
     Callers may leave out images between rounds, such as those that are fooled.
     """
+
+    @property
+    def climbs(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
@@ -142,7 +166,7 @@ class RoundSearch(Attack):
     ) -> WorstCase:
         rounds = self.begin(space, count, generator=generator)
         while (poses := rounds.propose()) is not None:
-            rounds.learn(score(poses))
+            rounds.learn(scored(score, poses))
         return rounds.worst()
 
 

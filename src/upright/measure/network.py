@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
+from upright.attacks import parse_attack
 from upright.checks import Model
 from upright.measure.record import FinishedRun, record_of
 from upright.measure.settings import Precision, Settings
@@ -37,13 +37,12 @@ class Part:
 def parts_of(
     recipe: Recipe | Pair, attacks: Sequence[str], precision: Precision, limit: int | None = None
 ) -> tuple[Part, ...]:
-    """Say which evaluations attacks take: S-PGD in float32, all others in this precision.
+    """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
     The signs of a gradient in half precision are not always those of the gradient.
     """
     parsed = {name: parse_attack(name) for name in attacks}
-    comparing = (CandidateSearch, RoundSearch)
-    listed = tuple(name for name in parsed if isinstance(parsed[name], comparing))
+    listed = tuple(name for name, attack in parsed.items() if not attack.climbs)
     climbing = tuple(name for name in parsed if name not in listed)
     asked = replace(
         Settings.of_run(runs_of(recipe)[-1]),

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
+from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
 from upright.measure.network import Part, evaluation_precision, parts_of
 from upright.objective import AnyObjective, LocNet, parse_objective
@@ -106,7 +106,7 @@ def passes_of_a_step(objective: AnyObjective, batch: int) -> int:
         search = 0
     elif isinstance(attack, CandidateSearch):
         search = attack.passes_per_image
-    elif isinstance(attack, RoundSearch):
+    elif not attack.climbs:
         search = targets * attack.passes_of_worst_pose
     else:
         search = _GRADIENT * targets * attack.passes_of_worst_pose
