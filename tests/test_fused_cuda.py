@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,12 @@ from upright.models.fused.fragments import as_fragments
 from upright.models.fused.nvrtc import source_of
 from upright.models.fused.pipelined_stage import PipelinedShape, stage_shape_of
 from upright.models.fused.stage import StageShape
-from upright.models.fused.training_layer import LayerKernels, LayerShape, layer_kernels
+from upright.models.fused.training_layer import (
+    Constant,
+    LayerKernels,
+    LayerShape,
+    layer_kernels,
+)
 from upright.models.fused.weight_layout import Layers
 from upright.models.resnet import SLOPE, ResNet
 
@@ -289,6 +295,13 @@ def test_the_text_of_a_kernel_has_all_its_parts_since_the_compiler_finds_no_file
         "layer_backward(",
     )
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_kernels_know_the_rows_of_their_constants_by_name() -> None:
+    text = source_of("training_layer.cu")
+    rows = set(re.findall(r"constants\[(\w+)\]\[channel", text))
+    assert rows == {row.name for row in Constant}
+    assert [row.value for row in Constant] == list(range(len(Constant)))
 
 
 def test_stages_are_the_blocks_that_leave_the_shape_as_it_is() -> None:

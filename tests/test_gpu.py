@@ -145,7 +145,7 @@ def test_fused_network_gives_the_gradient_of_the_images(size: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("depth", [14, 32])
-def test_the_way_back_in_one_kernel_a_stage_gives_what_its_layers_give(
+def test_the_gradient_in_one_kernel_a_stage_gives_what_its_layers_give(
     depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = trained_like(depth)
