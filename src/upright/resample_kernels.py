@@ -24,7 +24,7 @@ from upright.window import Window
 __all__ = ["move_alike", "resample_black_bilinear"]
 
 _RADIANS = tl.constexpr(math.pi / 180)
-"""Of a degree."""
+"""A degree in radians."""
 
 
 @triton.jit

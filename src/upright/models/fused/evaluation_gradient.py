@@ -99,7 +99,7 @@ class _Stem:
 class _ResidualBlock:
     number: int
     active: Tensor
-    """What entered."""
+    """What entered it."""
     inner: Tensor
     """The activations between its convolutions."""
 

@@ -30,9 +30,9 @@ class CudaKernel:
     function: ctypes.c_void_p
     context: ctypes.c_void_p
     threads: int
-    """Of a thread block."""
+    """Threads of a thread block."""
     shared_bytes: int
-    """Of a thread block."""
+    """Dynamic shared memory of a thread block."""
 
     def launch(self, grid: int, *arguments: Tensor | int | None) -> None:
         """Queue a launch of ``grid`` thread blocks on the current stream.
@@ -79,11 +79,11 @@ class KernelShape(Protocol):
 
     @property
     def threads(self) -> int:
-        """Of a thread block."""
+        """Threads of a thread block."""
 
     @property
     def shared_bytes(self) -> int:
-        """Of a thread block."""
+        """Dynamic shared memory of a thread block."""
 
 
 def kernels_for(

@@ -18,7 +18,7 @@ from upright.models.fused.warp_tile import WARP_LINES
 __all__ = ["PipelinedShape", "stage_shape_of"]
 
 _SLOTS = 3
-"""Of the ring of weights: one that is computed with, and two that are on their way."""
+"""Slots of the ring of weights: one that is computed with, and two that are on their way."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PipelinedShape(StageShape):
 
     @property
     def images_per_block(self) -> int:
-        """That a thread block takes. All read the same weights; but an ascent has few images, and
+        """Images that a thread block takes. All read the same weights; but an ascent has few, and
         is over sooner where more thread blocks share them."""
         return 1 if self.signs else 4
 

@@ -35,7 +35,7 @@ class StageShape(Activations):
 
     @property
     def images_per_block(self) -> int:
-        """That a thread block takes: enough for four warps."""
+        """Images that a thread block takes: enough for four warps."""
         return max(1, 4 // self._warps_per_image)
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 __all__ = ["MOST_PIXELS", "standardise", "standardise_backward"]
 
 MOST_PIXELS = 4096
-"""Of an image: a program holds all of it."""
+"""The most pixels of an image, all of which a program holds at once."""
 
 
 @triton.jit

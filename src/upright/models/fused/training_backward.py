@@ -40,10 +40,10 @@ class BackwardPass:
         found, skip = self.from_averages(gradient), None
         for block_number, block in reversed(list(enumerate(self.layers.blocks))):
             number = 2 * block_number + 1
-            stream, found = self.through_layer(number + 1, found, skip)
-            shortcut = stream if block.activate_shortcut else None
+            residual, found = self.through_layer(number + 1, found, skip)
+            shortcut = residual if block.activate_shortcut else None
             _, found = self.through_layer(number, found, None, shortcut, keep=False)
-            skip = None if block.activate_shortcut else stream
+            skip = None if block.activate_shortcut else residual
         self.of_weights(0, self.through_norm(0, found, skip))
         if self.side_stream is not None:
             torch.cuda.current_stream().wait_stream(self.side_stream)
@@ -64,8 +64,8 @@ class BackwardPass:
         """
         kernels = self.fused.kernels.get(number)
         if kernels is None or not kernels.takes(skip):
-            stream = self.through_norm(number, found, skip)
-            return stream, self.to_norm(number, stream, active_shortcut)
+            residual = self.through_norm(number, found, skip)
+            return residual, self.to_norm(number, residual, active_shortcut)
         scales, shifts = self.weights.scales, self.weights.shifts
         return kernels.backward(
             found,

@@ -43,11 +43,11 @@ class LayerShape(Activations):
     """Activations on both sides of a convolution, and how its kernels cut the work."""
 
     epsilon: float
-    """Of the norms."""
+    """What the norms add to a variance."""
 
     @property
     def block_lines(self) -> int:
-        """That a thread block takes."""
+        """Lines of an image that a thread block takes."""
         return 2 * WARP_LINES if self.height % (2 * WARP_LINES) == 0 else WARP_LINES
 
     @property
@@ -57,14 +57,14 @@ class LayerShape(Activations):
 
     @property
     def threads(self) -> int:
-        """Of a thread block, forward."""
+        """Threads of a thread block of the forward kernel."""
         return 32 * self.warps_of(self.block_lines)
 
     @property
     def threads_backward(self) -> int:
-        """Of a thread block: some warps are for the gradient of the weights alone."""
-        narrow, slices = self._narrow, self.slices
-        return self.threads + 32 * (slices if narrow else self._splits * slices**2)
+        """Those of the backward kernel: more warps, for the gradient of the weights alone."""
+        warps = self.slices if self._narrow else self._splits * self.slices**2
+        return self.threads + 32 * warps
 
     @property
     def _splits(self) -> int:
@@ -73,7 +73,7 @@ class LayerShape(Activations):
 
     @property
     def shared_bytes(self) -> int:
-        """Of a thread block, forward and backward: ``struct Shared`` of ``thread_block.cuh``."""
+        """The size of ``struct Shared`` in ``thread_block.cuh``."""
         padded = (self.block_lines + 2) * (self.width + 1) + 1
         own = self.block_lines * self.width + 64 // self.channels
         activations = 2 * self.channels * (padded + own)
@@ -93,11 +93,8 @@ class LayerShape(Activations):
     @property
     def _narrow(self) -> bool:
         """Whether a thread block takes a whole image, and weights go through a warp's registers."""
-        return (self.channels, self.height, self.width) == (
-            64,
-            WARP_LINES,
-            WARP_LINES,
-        ) and self.is_half
+        size = self.channels, self.height, self.width
+        return size == (64, WARP_LINES, WARP_LINES) and self.is_half
 
     @property
     def options(self) -> list[str]:

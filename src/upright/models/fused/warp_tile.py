@@ -13,7 +13,7 @@ __all__ = ["CUDA_CHANNELS", "WARP_CHANNELS", "WARP_LINES", "WARP_PIXELS", "Activ
 WARP_LINES, WARP_PIXELS, WARP_CHANNELS = 8, 16, 16
 """A warp's tile of a convolution's output: lines, pixels of each, and channels."""
 CUDA_CHANNELS = (16, 32, 64)
-"""Of activations that a CUDA kernel takes."""
+"""Numbers of channels for which there is a CUDA kernel."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Activations:
 
     @property
     def slices(self) -> int:
-        """Of as many channels as a warp computes."""
+        """How many times the channels that a warp computes."""
         return self.channels // WARP_CHANNELS
 
     def warps_of(self, lines: int) -> int:
