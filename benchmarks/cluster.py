@@ -29,13 +29,14 @@ import torch
 from timing import machine, write_json
 
 from upright.files import lock
+from upright.measure.results import Results
+from upright.objective import parse_objective
+from upright.paper.missing import make_missing, undone
 from upright.records import Record
-from upright.reproduce import LocalEngine, Task, run_folder
-from upright.reproduce.claim import Claim, newest_step, read_claim
-from upright.reproduce.cluster import ray_engine
-from upright.reproduce.missing import undone
-from upright.reproduce.results import Results, make_missing
 from upright.train import Recipe
+from upright.workers import LocalEngine, Task, run_folder
+from upright.workers.folder_claim import Claim, newest_step, read_claim
+from upright.workers.ray_engine import ray_engine
 
 CHECKPOINT_EVERY = 10
 VICTIMS = (*["worker"] * 4, *["node"] * 2, "driver")
@@ -216,7 +217,7 @@ def judge(
 
 def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
     recipe = Recipe(
-        objective="KL(rob, Wo-2)",
+        objective=parse_objective("KL(rob, Wo-2)"),
         data="glyphs",
         train_images=64,
         model="convnet",

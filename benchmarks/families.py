@@ -21,9 +21,10 @@ import torch
 from upright.cli.measured import Measured
 from upright.data import LabelledImages
 from upright.families import FAMILIES, Chain
+from upright.measure import FinishedRun, Settings
+from upright.objective import parse_objective
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
-from upright.reproduce import FinishedRun, Settings
 from upright.sources import load_model
 from upright.space import PAPER, Space
 from upright.train import Recipe, train_together
@@ -67,7 +68,7 @@ def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
     """The runs that are not in the zoo, by their folders."""
     return {
         options.runs / f"{number}-{place}": Recipe(
-            objective=method,
+            objective=parse_objective(method),
             data=options.data,
             model=options.model,
             space=space,

@@ -31,7 +31,7 @@ from upright.data.known import CIFAR10, Archive, KnownSet
 from upright.report.saved import read_saved
 
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "fuzz"), str(ROOT / "tests")]
+sys.path += [str(ROOT / "fuzz"), str(ROOT / "tests" / "helpers")]
 from results import example_record
 
 from fickle_server import FickleServer

@@ -1,6 +1,6 @@
 """How Foolbox 3.3 and ART 1.20 are asked for grid-775, and which poses they then really try.
 
-``tests/test_benchmarks.py`` holds what is said of them here by experiment.
+``tests/project/test_benchmarks.py`` holds what is said of them here by experiment.
 """
 
 from __future__ import annotations

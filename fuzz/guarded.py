@@ -26,7 +26,7 @@ from upright.report.saved import read_saved
 from upright.train import RunDirectory
 from upright.zoo.card import write_card
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from tiny_sets import Tiny, tiny, write_pickles
 
 __all__ = ["TARGETS", "AlteredError"]

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from upright import Evaluation, RandomSearch, evaluate, tta
 from upright.identity import FromFile, Identity
+from upright.measure.guest import weights_digest
 from upright.models import in_half_precision
-from upright.reproduce.guest import weights_digest
 from upright.sources import load_model
 
 IMAGES = torch.arange(20 * 3 * 8 * 8).reshape(20, 3, 8, 8).remainder(97) / 97

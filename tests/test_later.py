@@ -26,10 +26,10 @@ from upright.later import (
     space_text,
     without_defaults,
 )
+from upright.measure import Settings
 from upright.records import from_json, read_folder
-from upright.reproduce import Settings
-from upright.reproduce.pair import recipe_from_json
 from upright.train import Recipe, RunDirectory
+from upright.train.pair import recipe_from_json
 
 ROOT = Path(__file__).parents[1]
 

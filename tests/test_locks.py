@@ -15,7 +15,7 @@ from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe, tiny_run
 from upright import files, records
 from upright.cli import main
 from upright.files import alone_in, remove_left_over, write_whole
-from upright.reproduce.claim import claimed
+from upright.workers.folder_claim import claimed
 
 # The file alone, which needs no more than the standard library: torch is slow to import.
 HOLD = """

@@ -10,9 +10,10 @@ import torch
 from upright.checks import Model
 from upright.data import LabelledImages
 from upright.evaluation import Evaluation
+from upright.measure import FinishedRun, Guest, Settings, record_of
+from upright.paper import with_reported
 from upright.records import Record
 from upright.report.saved import Shown
-from upright.reproduce import FinishedRun, Guest, Settings, record_of
 
 __all__ = ["Measured"]
 
@@ -38,7 +39,7 @@ class Measured:
     def record(self) -> Record:
         """Made once, so that all who keep it keep the same."""
         assert self.subject is not None  # or nobody would ask
-        return record_of(
+        record = record_of(
             self.subject,
             self.evaluation,
             data_name=self.data_name,
@@ -46,3 +47,4 @@ class Measured:
             settings=self.settings,
             device=self.device,
         )
+        return with_reported(record, also_called=self.data_name)

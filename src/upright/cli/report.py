@@ -10,8 +10,8 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.cli.messages import say
 from upright.cli.options import run_families, writable
-from upright.reproduce.fill import fill_tables
-from upright.reproduce.layout import LAYOUTS
+from upright.paper.layout import LAYOUTS
+from upright.paper.tables import fill_tables
 from upright.terminal import tell
 
 __all__ = ["Report"]

@@ -19,7 +19,12 @@ from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
+from upright.measure.results import Results
 from upright.origin import commit
+from upright.paper.figures import figure, figure_recipes
+from upright.paper.layout import Layout
+from upright.paper.missing import make_missing, missing_tasks, table_needs
+from upright.paper.tables import fill_tables, select
 from upright.records import Record
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
@@ -27,12 +32,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
-from upright.reproduce import Engine, LocalEngine, RayEngine, Task, ray_engine, room_on
-from upright.reproduce.figures import figure, figure_recipes
-from upright.reproduce.fill import fill_tables, select
-from upright.reproduce.layout import Layout
-from upright.reproduce.missing import missing_tasks, table_needs
-from upright.reproduce.results import Results, make_missing
+from upright.workers import Engine, LocalEngine, RayEngine, Task, ray_engine, room_on
 
 __all__ = ["Reproduce"]
 

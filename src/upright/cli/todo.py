@@ -12,12 +12,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from upright.origin import hardware
+from upright.paper.cost import Basis, Cost, cost_of, timed, usual_hardware
 from upright.records import Record
-from upright.reproduce.cost import Basis, Cost, cost_of, timed, usual_hardware
-from upright.reproduce.pair import changed, runs_of
-from upright.reproduce.work import Task, is_trained
 from upright.terminal import plain_text
 from upright.train import Recipe
+from upright.train.pair import changed, runs_of
+from upright.workers.task import Task, is_trained
 
 __all__ = ["todo_table"]
 

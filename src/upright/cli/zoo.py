@@ -12,7 +12,8 @@ from upright import zoo
 from upright.checks import check_at_least_1
 from upright.cli.messages import is_watched, say
 from upright.cli.options import parse_device, writable
-from upright.reproduce import add_to_zoo
+from upright.measure import add_to_zoo
+from upright.paper import with_reported
 from upright.terminal import plain_console, printable, tell
 from upright.zoo.text import measured_percent, paper_percent
 
@@ -86,6 +87,7 @@ def add(
         precision=precision,
         device=parse_device(device),
         note=note,
+        beside=with_reported,
         progress=is_watched(),
     )
     kilobytes = entry.weights_file.stat().st_size / 1000

@@ -1,7 +1,13 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
 from upright.evaluation.oracle import ORACLE, Locator, Oracle
-from upright.evaluation.result import AttackResult, ClassAccuracy, Evaluation, Interval
+from upright.evaluation.result import (
+    AttackResult,
+    ClassAccuracy,
+    Evaluation,
+    Interval,
+    SlopeEstimate,
+)
 from upright.evaluation.run import evaluate
 from upright.fooled import FooledPoses
 
@@ -14,5 +20,6 @@ __all__ = [
     "Interval",
     "Locator",
     "Oracle",
+    "SlopeEstimate",
     "evaluate",
 ]

@@ -2,10 +2,11 @@
 
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
 from upright.models.precision import in_half_precision
-from upright.models.registry import build_network, network, network_forms
+from upright.models.registry import NETWORKS, build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
+    "NETWORKS",
     "FusedResNet",
     "FusedTraining",
     "ResNet",

@@ -4,6 +4,7 @@ from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory
 from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.loop import TrainedRun, train, train_together
 from upright.train.pace import LongRun
+from upright.train.pair import Pair
 from upright.train.published import published
 from upright.train.recipe import Recipe
 
@@ -12,6 +13,7 @@ __all__ = [
     "Checkpoint",
     "DamagedCheckpoint",
     "LongRun",
+    "Pair",
     "Recipe",
     "RunDirectory",
     "SlowPath",

@@ -1,5 +1,5 @@
 // The PTX instructions that the kernels of this folder are made of. Tests have others in their
-// place, which carry them out on a CPU (tests/on_host/cuda.h).
+// place, which carry them out on a CPU (tests/helpers/on_host/cuda.h).
 
 typedef unsigned int uint32_t;
 #define LANE (threadIdx.x & 31)

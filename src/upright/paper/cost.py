@@ -1,0 +1,188 @@
+"""How long missing runs would take, from the times in records.
+
+A step of the same method, network, batch and precision on the same hardware was measured if the
+record of a run that trained alone has it. Runs side by side have equal parts of their wall time,
+whatever their methods cost: what only they tell is an estimate, and is called shared, as is what
+older records tell, which do not say who else trained. For a method without a record, a straight
+line is laid through the steps of the others, alone where there are such, against the passes of a
+step: an image that is only searched with counts one, one that needs a gradient three. That is an
+extrapolation, and is called one. Nothing is guessed for a network, a precision or hardware of which
+there is no record. What two networks together take is told from each alone: a LocNet trains like
+another method, and an evaluation of two takes twice that of the classifier.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from upright.attacks import CandidateSearch, parse_attack
+from upright.data.known import KNOWN
+from upright.measure.network import Part, evaluation_precision, parts_of
+from upright.objective import AnyObjective, LocNet, parse_objective
+from upright.paper.cells import by_recipe
+from upright.records import Record
+from upright.train import Recipe
+from upright.train.pair import runs_of
+from upright.workers.task import Task
+
+__all__ = ["Basis", "Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
+
+Basis = Literal["measured", "shared", "extrapolated", "unknown"]
+"""What a time is known from, the most certain first."""
+
+_GRADIENT = 3
+"""A forward and a backward pass take about as long as so many forward passes."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long a task would take, in seconds; None where no record says anything about it."""
+
+    train: float | None
+    evaluate: float | None
+    basis: Basis
+    """Of the less certain of both."""
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.train is None or self.evaluate is None else self.train + self.evaluate
+
+
+@dataclass(frozen=True)
+class _Time:
+    seconds: float | None
+    basis: Basis
+
+
+_UNKNOWN = _Time(None, "unknown")
+
+
+def timed(records: Iterable[Record]) -> tuple[Record, ...]:
+    """The records that tell times: of recipes that this version knows, evaluated on all images.
+
+    Those of two networks together tell neither's.
+    """
+    found = by_recipe(records).items()
+    return tuple(record for recipe, some in found if isinstance(recipe, Recipe) for record in some)
+
+
+def usual_hardware(records: Iterable[Record], here: str) -> str | None:
+    """The hardware to estimate for: this one, or the one that trained most records."""
+    names = [record.trained_on for record in records]
+    return here if here in names or not names else statistics.mode(names)
+
+
+def cost_of(
+    task: Task,
+    records: Sequence[Record],
+    hardware: str | None,
+    *,
+    train: Iterable[Recipe] | None = None,
+) -> Cost:
+    """Estimate a task from ``timed`` records; ``train`` has those of its runs that are to be made.
+
+    Without it, that is all of them.
+    """
+    runs = runs_of(task.recipe) if train is None else train
+    training = [_training(run, records, hardware) for run in runs]
+    evaluation = _evaluation(task, [each for each in records if each.hardware == hardware])
+    seconds = [each.seconds for each in training if each.seconds is not None]
+    basis = max((each.basis for each in (*training, evaluation)), key=get_args(Basis).index)
+    known = len(seconds) == len(training)
+    return Cost(sum(seconds) if known else None, evaluation.seconds, basis)
+
+
+def passes_of_a_step(objective: AnyObjective, batch: int) -> int:
+    """Forward passes of a step, a backward pass counted as two; see ``Objective``'s table."""
+    if isinstance(objective, LocNet):
+        return batch * _GRADIENT
+    attack, targets = objective.attack, len(objective.targets)
+    transformed = min(targets, 1) if objective.single_try else targets
+    training = _GRADIENT * (int(objective.sees_originals) + transformed * objective.draws)
+    if attack is None or objective.single_try:
+        search = 0
+    elif isinstance(attack, CandidateSearch):
+        search = attack.passes_per_image
+    elif not attack.climbs:
+        search = targets * attack.passes_of_worst_pose
+    else:
+        search = _GRADIENT * targets * attack.passes_of_worst_pose
+    return batch * (training + search * objective.draws)
+
+
+def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -> _Time:
+    wanted = (recipe.model, recipe.precision, hardware)
+    alike = [
+        each
+        for each in records
+        if (each.model, each.recipe["precision"], each.trained_on) == wanted
+    ]
+    alone = _seconds_a_step(each for each in alike if each.beside == 1)
+    every = _seconds_a_step(alike)
+    kind = (_but_for_weight(recipe.objective), recipe.batch)
+    if kind in alone:
+        return _Time(recipe.steps * alone[kind], "measured")
+    if kind in every:
+        return _Time(recipe.steps * every[kind], "shared")
+    if not every:
+        return _UNKNOWN
+    others = alone or every
+    passes = [passes_of_a_step(*other) for other in others]
+    step = _on_the_line(passes, list(others.values()), passes_of_a_step(*kind))
+    return _Time(recipe.steps * step, "extrapolated")
+
+
+def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[AnyObjective, int], float]:
+    """By method and batch, the median of all records."""
+    found: dict[tuple[AnyObjective, int], list[float]] = {}
+    for record in records:
+        if record.steps and record.train_seconds is not None:
+            kind = (_but_for_weight(parse_objective(record.method)), int(record.recipe["batch"]))
+            found.setdefault(kind, []).append(record.train_seconds / record.steps)
+    return {kind: statistics.median(seconds) for kind, seconds in found.items()}
+
+
+def _but_for_weight(objective: AnyObjective) -> AnyObjective:
+    """One for all objectives of which a step takes the same time."""
+    one = objective.canonical()
+    return one if isinstance(one, LocNet) else one.with_usual_weight()
+
+
+def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:
+    """Lay a line through what was measured; through zero where all have the same passes."""
+    if len(set(passes)) == 1:
+        return statistics.fmean(seconds) * wanted / passes[0]
+    slope, start = statistics.linear_regression(passes, seconds)
+    return max(min(seconds), start + slope * wanted)
+
+
+def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
+    records = [each for each in records if each.model == task.recipe.model]
+    if not records:
+        return _UNKNOWN
+    networks = len(runs_of(task.recipe))
+    images = networks * (task.test_images or KNOWN[task.recipe.data].counts["test"])
+    seconds = 0.0
+    basis: Basis = "measured" if networks == 1 else "extrapolated"
+    for part in parts_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
+        same = [record for record in records if _has_measured(record, part)]
+        basis = basis if same else "extrapolated"
+        rates = [
+            record.evaluate_seconds / (record.images * _passes(record.measured))
+            for record in same or records
+        ]
+        seconds += statistics.median(rates) * images * _passes(part.attacks)
+    return _Time(seconds, basis)
+
+
+def _has_measured(record: Record, part: Part) -> bool:
+    precision = record.evaluation.get("precision")
+    return set(part.attacks) <= set(record.measured) and precision == part.settings.precision
+
+
+def _passes(metrics: Iterable[str]) -> int:
+    attacks = [parse_attack(name) for name in metrics if name != "nat"]
+    return 1 + sum(attack.passes_per_image for attack in attacks)

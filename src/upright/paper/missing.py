@@ -1,0 +1,123 @@
+"""What is missing: the tasks that fill cells and curves for which there is no record yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from upright.measure.results import Results
+from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
+from upright.paper.layout import Layout
+from upright.records import Record
+from upright.train import Recipe
+from upright.train.pair import Pair
+from upright.workers.engine import Engine, Failure
+from upright.workers.task import Task
+
+__all__ = ["make_missing", "missing_tasks", "table_needs", "undone"]
+
+Need = tuple[Recipe | Pair, str]
+"""A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
+
+
+def table_needs(layouts: Iterable[Layout], *, batches: Collection[int] = (64, 128)) -> list[Need]:
+    """What the cells of tables need, in the order of the paper."""
+    return list(dict.fromkeys(_needs(layouts, batches)))
+
+
+def _needs(layouts: Iterable[Layout], batches: Collection[int]) -> Iterator[Need]:
+    for layout in layouts:
+        for dataset in layout.datasets:
+            for method in layout.methods:
+                recipes = [each for each in wanted(dataset, method) if each.batch in batches]
+                for metric in layout.metrics:
+                    if printed(layout.name, dataset, method, metric):
+                        yield from ((recipe, metric) for recipe in recipes)
+
+
+def missing_tasks(
+    needs: Iterable[Need],
+    records: Iterable[Record],
+    *,
+    seeds: int,
+    precision: Literal["float32", "bfloat16"] = "float32",
+) -> tuple[Task, ...]:
+    """One task for each recipe and seed that lacks a metric: all methods' first seed comes first.
+
+    Seeds count from 0.
+    """
+    attacks: dict[Recipe | Pair, list[str]] = {}
+    for recipe, metric in dict.fromkeys(needs):
+        names = attacks.setdefault(recipe, [])
+        if metric != "nat":
+            names.append(metric.lower())
+    tasks = (
+        Task(recipe=with_run(recipe, seed=seed, precision=precision), attacks=tuple(names))
+        for seed in range(seeds)
+        for recipe, names in attacks.items()
+    )
+    return undone(tasks, records)
+
+
+def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
+    """What is left of tasks: those that lack a metric, with the attacks that are not recorded.
+
+    What was measured with as many images of a run's own data counts, whatever the precision: a
+    seed that was run in another one is not run again.
+    """
+    recorded = _recorded(records)
+    left = []
+    for task in tasks:
+        run = (with_run(task.recipe, seed=0), task.recipe.seed, task.test_images)
+        there = recorded.get(run, set())
+        if not {"nat", *task.attacks} <= there:
+            lacking = tuple(name for name in task.attacks if name not in there)
+            left.append(replace(task, attacks=lacking))
+    return tuple(left)
+
+
+def _recorded(records: Iterable[Record]) -> dict[tuple[Recipe | Pair, int, object], set[str]]:
+    """The metrics that are recorded, by recipe, seed and number of images, None for all."""
+    found: dict[tuple[Recipe | Pair, int, object], set[str]] = {}
+    for record in records:
+        recipe, limit = recipe_of(record), record.evaluation.get("limit")
+        if recipe is not None and (is_whole(record) or limit is not None):
+            run = (recipe, record.seed, None if is_whole(record) else limit)
+            found.setdefault(run, set()).update(record.measured)
+    return found
+
+
+def make_missing(
+    tasks: Sequence[Task],
+    engine: Engine,
+    results: Results,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[Failure, ...]:
+    """Let an engine perform what is not recorded yet; each record is kept once, as it comes.
+
+    A record that cannot be kept is told in full, and counts as a failure; the others go on.
+    """
+    todo = undone(tasks, results.read())
+    unkept: list[Failure] = []
+
+    def keep(record: Record) -> None:
+        found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
+        about = f"{record.method} on {record.dataset}, seed {record.seed}: {found}"
+        try:
+            again = "" if results.add(with_reported(record)) else " (was recorded before)"
+        except OSError as error:
+            its = [task for task in todo if _is_of(task, record)]
+            if not its:
+                raise
+            say(f"{about} (not recorded)")
+            unkept.append(Failure(its[0], str(error)))
+        else:
+            say(about + again)
+
+    return (*engine.run(todo, keep), *unkept)
+
+
+def _is_of(task: Task, record: Record) -> bool:
+    return task.recipe.hash == record.recipe_hash and task.recipe.seed == record.seed

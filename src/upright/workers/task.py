@@ -1,0 +1,142 @@
+"""A run to make, and how it is made: train, evaluate, and give the records.
+
+Everything here can be done again after it was stopped at any point: training continues from the
+run's last checkpoint, an evaluation from its state, and what is done is not done twice. A run's
+folder has the name of its recipe's hash, so that whoever takes a task up finds what was done of it.
+A task of two networks together has two runs, which other tasks may need too, and a folder of its
+own for the state of its evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from upright.checks import Model
+from upright.evaluation import Oracle
+from upright.measure.network import evaluation_precision, measure_network
+from upright.measure.record import FinishedRun
+from upright.records import Record
+from upright.sources.stn_plus import StnPlus, load_locator
+from upright.train import Recipe, load_network, train
+from upright.train.pair import Pair, runs_of
+
+__all__ = [
+    "Task",
+    "folder_of",
+    "folders_of",
+    "is_trained",
+    "measure",
+    "perform",
+    "run_folder",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A recipe to follow, or two, and the attacks under which to evaluate what it gives."""
+
+    recipe: Recipe | Pair
+    attacks: tuple[str, ...] = ("grid-775",)
+    test_images: int | None = None
+    """The first so many test images only; a cell of the paper takes all of them."""
+
+    def __str__(self) -> str:
+        recipe = self.recipe
+        size = f", batch {recipe.batch}" if recipe.batch != Recipe.batch else ""
+        network = f", {recipe.model}" if recipe.model != Recipe.model else ""
+        return f"{recipe.objective} on {recipe.data}{network}{size}, seed {recipe.seed}"
+
+
+def perform(
+    task: Task,
+    runs: Path,
+    *,
+    device: torch.device,
+    checkpoint_every: int = 1000,
+    progress: bool = False,
+    sharing: int = 1,
+) -> tuple[Record, ...]:
+    """Train and evaluate, or what is left to do of it, below the folder ``runs``.
+
+    ``sharing`` says how many processes share the device, which their records tell.
+    Gives a record for each group of attacks that can share an evaluation. Raises
+    ``KeyboardInterrupt`` where training was told to stop; its checkpoint is written then.
+    """
+    for recipe in runs_of(task.recipe):
+        if is_trained(recipe, runs):
+            continue
+        run = train(
+            recipe,
+            folder_of(recipe, runs),
+            resume=True,
+            device=device,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            sharing=sharing,
+        )
+        if not run.finished:
+            raise KeyboardInterrupt
+    return tuple(measure(task, runs, device=device, progress=progress))
+
+
+def run_folder(task: Task, runs: Path) -> Path:
+    """Where a task's run lies, or the evaluation of its two runs together."""
+    return folder_of(task.recipe, runs)
+
+
+def folder_of(recipe: Recipe | Pair, runs: Path) -> Path:
+    """Where a run lies: seeds and precisions are part of the hash."""
+    return runs / recipe.hash
+
+
+def folders_of(task: Task, runs: Path) -> tuple[Path, ...]:
+    """All that a task works in, by name: who takes them in this order waits for nobody in vain."""
+    all_of_it = {folder_of(each, runs) for each in (task.recipe, *runs_of(task.recipe))}
+    return tuple(sorted(all_of_it))
+
+
+def is_trained(recipe: Recipe, runs: Path) -> bool:
+    """Whether a run has taken all its steps."""
+    try:
+        FinishedRun.open(folder_of(recipe, runs))
+    except ValueError:
+        return False
+    return True
+
+
+def measure(
+    task: Task, runs: Path, *, device: torch.device, progress: bool = False
+) -> Iterator[Record]:
+    """Evaluate a run that was trained, or two."""
+    yield from measure_network(
+        _finished(task.recipe, runs),
+        _load(task.recipe, runs, device),
+        task.attacks,
+        precision=evaluation_precision(task.recipe),
+        device=device,
+        limit=task.test_images,
+        states=run_folder(task, runs),
+        progress=progress,
+    )
+
+
+def _finished(recipe: Recipe | Pair, runs: Path) -> FinishedRun:
+    folders = [folder_of(each, runs) for each in runs_of(recipe)]
+    if isinstance(recipe, Pair):
+        return FinishedRun.of_pair(*folders, oracle=recipe.oracle)
+    return FinishedRun.open(*folders)
+
+
+def _load(recipe: Recipe | Pair, runs: Path, device: torch.device) -> Model:
+    folders = [folder_of(each, runs) for each in runs_of(recipe)]
+    network = load_network(folders[-1])
+    if isinstance(recipe, Pair):
+        locator = load_locator(folders[0])
+        network = (
+            Oracle(locator, network) if recipe.oracle else StnPlus(locator, network, locator.fill)
+        )
+    return network.to(device).eval()

@@ -1,0 +1,195 @@
+"""``upright train`` and ``upright evaluate RUN``, end to end: files, messages and exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tiny_runs import (
+    Call,
+    Plan,
+    colours,
+    command_beside_colours,
+    newest,
+    register_tiny,
+    save_as_npz,
+    sending,
+)
+from upright import evaluate
+from upright.train import Recipe, load_network, published
+
+
+@pytest.fixture(autouse=True)
+def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    return register_tiny(monkeypatch)
+
+
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command in a folder with ``colours.npz``; gives exit code, stdout and stderr."""
+    return command_beside_colours(tmp_path, monkeypatch, capsys)
+
+
+OBJECTIVE = "KL(rob, Wo-2; λ=2)"
+OPTIONS = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 12, "--batch", 11)
+OFTEN = ("--checkpoint-every", 3, "--log-every", 2)
+
+
+def test_a_run_from_glyphs_to_its_evaluation(upright: Call) -> None:
+    code, out, err = upright(
+        *("train", "std*", "--data", "glyphs", "--train-images", 64, "--model", "resnet8x0.25"),
+        *("--steps", 6, "--batch", 16, "--seed", 3, "--out", "run"),
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith("std*: 6 steps in run, ")
+    recipe = json.loads(Path("run/run.json").read_text())["recipe"]
+    assert (recipe["data"], recipe["train_images"], recipe["seed"]) == ("glyphs", 64, 3)
+    code, out, err = upright(
+        "evaluate", "run", "--data", "glyphs", "--limit", 20, "--attack", "rnd"
+    )
+    assert (code, err) == (0, "")
+    assert "run on glyphs: 20 images" in out
+
+
+def test_evaluate_understands_a_run_and_takes_its_newest_weights(upright: Call) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, "--out", "run")
+    data = colours(count=36)
+    save_as_npz(data, Path("others.npz"))
+    code, _, err = upright(
+        *("evaluate", "run", "--data", "npz:others.npz", "--attack", "grid-3x3x3"),
+        *("--json", "result.json"),
+    )
+    result = json.loads(Path("result.json").read_text())
+    direct = evaluate(load_network(Path("run")), (data.images, data.labels), attacks=["grid-3x3x3"])
+    assert (code, err) == (0, "")
+    assert result["natural_accuracy"] == direct.natural_accuracy
+    found = result["attacks"]["grid-3x3x3"]["accuracy"]
+    assert found == direct.attacks["grid-3x3x3"].accuracy
+
+
+def test_sigterm_exits_with_130_and_resume_ends_where_the_unbroken_run_ends(
+    upright: Call, plan: Plan
+) -> None:
+    assert upright("train", OBJECTIVE, *OPTIONS, "--out", "unbroken")[0] == 0
+    plan[5] = sending(signal.SIGTERM)
+    code, _, err = upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "broken")
+    assert code == 130
+    assert "--resume continues" in err
+    assert err.count("\n") == 1
+    plan.clear()
+    code, out, err = upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "broken", "--resume")
+    assert (code, err) == (0, "")
+    assert "KL(rob, Wo-2; λ=2): 12 steps in broken" in out
+    assert newest(Path("broken")) == newest(Path("unbroken"))
+
+
+def test_the_weight_is_an_option_too(upright: Call) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, "--out", "one")
+    upright("train", "KL(rob, Wo-2)", "--lambda", 2, *OPTIONS, "--out", "other")
+    assert newest(Path("one")) == newest(Path("other"))
+
+
+def test_options_reach_the_recipe(upright: Call) -> None:
+    upright(
+        *("train", "std", *OPTIONS, "--out", "run", "--no-flips", "--precision", "bfloat16"),
+        *("--learning-rate", 0.5, "--weight-decay", 0, "--train-images", 40),
+        *("--max-translation", "10%", "--max-rotation", 15),
+    )
+    recipe = json.loads(Path("run/run.json").read_text())["recipe"]
+    assert (recipe["flips"], recipe["precision"], recipe["max_shift"]) == (False, "bfloat16", 4)
+    assert (recipe["learning_rate"], recipe["weight_decay"]) == (0.5, 0)
+    assert recipe["train_images"] == 40
+    assert recipe["space"] == "shift(10%) rotate(15)"
+
+
+@pytest.mark.parametrize("objective", ["std*", "KL(rob, Wo-2)", "LocNet(black)"])
+def test_how_images_are_resampled_reaches_what_is_trained(upright: Call, objective: str) -> None:
+    options = ("--data", "glyphs", "--model", "convnet0.25", "--steps", 2, "--batch", 8)
+    found = {}
+    for way in ("bilinear", "bilinear-twice"):
+        how = ("--interpolation", way, "--train-images", 16)
+        assert upright("train", objective, *options, *how, "--out", way)[0] == 0
+        weights = load_network(Path(way)).parameters()
+        found[way] = torch.cat([weight.detach().flatten() for weight in weights])
+    assert not torch.equal(*found.values())
+
+
+def test_adam_is_an_option(upright: Call) -> None:
+    code, _, err = upright(
+        *("train", "std", *OPTIONS, "--optimizer", "adam", "--learning-rate", 0.002, "--out", "run")
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(Path("run/run.json").read_text())["recipe"]["optimizer"] == "adam"
+
+
+def test_published_counts_epochs_of_the_data_there_are(
+    upright: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Recipe] = []
+    monkeypatch.setattr(
+        "upright.cli.train.train_together",
+        lambda recipes, **_: asked.extend(recipes.values()) or [],
+    )
+    save_as_npz(colours(2 * 128 + 5), Path("many.npz"))
+    options = ("--data", "npz:many.npz", "--model", "etn10", "--published", "--out", "run")
+    assert upright("train", "std*", *options)[0] == 0
+    assert asked == [published(asked[0], 261)]
+    assert (str(asked[0].objective), asked[0].optimizer) == ("std*", "adam")
+    assert (asked[0].steps, asked[0].decay_every) == (600, 2)
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_damaged_checkpoint_is_a_warning_of_one_line(upright: Call) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "run")
+    before = newest(Path("run"))
+    Path("run/checkpoints/00000012.safetensors").write_bytes(b"damaged")
+    code, _, err = upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "run", "--resume")
+    assert code == 0
+    assert err.startswith("upright: warning: the checkpoint of step 12 in run is damaged")
+    assert err.count("\n") == 1
+    assert newest(Path("run")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "run"], "run holds this run already; continue it with --resume"),
+        (["--out", "run", "--seed", 1], "run belongs to another recipe (seed 1 instead of 0)"),
+        (["--out", "run", "--resume", "--batch", 8], "run belongs to another recipe (batch 8"),
+        (["--out", "new", "--model", "tiney"], "no network is called 'tiney'"),
+        (["--out", "new", "--batch", 49], "48 images do not fill a batch of 49"),
+        (["--out", "new", "--steps", 0], "steps must be at least 1"),
+        (["--out", "new", "--checkpoint-every", 0], "checkpoint_every must be at least 1"),
+        (["--out", "new", "--learning-rate", 1e30], "the loss or a weight is no longer finite"),
+        (["--out", "colours.npz/run"], "colours.npz"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
+    upright: Call, arguments: list[object], message: str
+) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, "--out", "run")
+    code, out, err = upright("train", OBJECTIVE, *OPTIONS, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"upright: error: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_misspelt_objective_shows_the_grammar(upright: Call) -> None:
+    code, _, err = upright("train", "KLL(rob, Wo-2)", *OPTIONS, "--out", "run")
+    assert code == 2
+    assert "'KLL' is not a regularizer" in err
+    assert "Reg(batch, def)" in err
+    assert not Path("run").exists()
+
+
+def test_a_run_that_has_no_checkpoint_cannot_be_evaluated(upright: Call) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, "--learning-rate", 1e30, "--out", "run")
+    code, _, err = upright("evaluate", "run", "--data", "npz:colours.npz")
+    assert code == 2
+    assert err.startswith("upright: error: run has no checkpoint yet; train it first")

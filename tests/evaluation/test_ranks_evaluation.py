@@ -1,0 +1,166 @@
+"""An evaluation on two processes is that of one, bit for bit, whoever continues it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bars import bars, trained_network
+from crew import Crew, FailedError
+from spaces import rigid
+from upright import Evaluation, GridSearch, RandomSearch, RefiningSearch, SpatialPGD, evaluate
+from upright.ranks import Ranks
+
+OPTIONS: dict[str, Any] = {
+    "attacks": [
+        GridSearch((2, 2, 3)),
+        RandomSearch(3),
+        SpatialPGD(steps=2),
+        RefiningSearch(16, True),
+    ],
+    "space": rigid(1, 15),
+    "batch_size": 64,
+}
+CHUNK = 512  # images; see evaluation/stream.py
+LOOKS = 64 + 16  # images that a model is asked about first, and some of them once more
+DATA = bars(2 * CHUNK + 37, seed=4)  # three chunks for two ranks
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    with Crew(tmp_path_factory.mktemp("crew")) as crew:
+        yield crew
+
+
+@dataclass
+class Machine:
+    """A network on a machine that may fail."""
+
+    network: nn.Module
+    calls_left: float = float("inf")
+    images: int = 0
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if self.calls_left <= 0:
+            raise ZeroDivisionError("the machine failed")
+        self.calls_left -= 1
+        self.images += len(images)
+        logits: Tensor = self.network(images)
+        return logits
+
+
+def measure(
+    ranks: Ranks, network: nn.Module, calls: list[float], options: dict[str, Any]
+) -> tuple[int, Evaluation]:
+    """Evaluate on all ranks; give also how many images this one sent through the network."""
+    machine = Machine(network, calls[ranks.rank])
+    try:
+        evaluation = evaluate(machine, DATA, ranks=ranks, **OPTIONS, **options)
+        return machine.images, evaluation
+    except ZeroDivisionError:
+        os._exit(1)
+
+
+def assert_same(one: Evaluation, other: Evaluation) -> None:
+    assert one.classes == other.classes
+    for name in ("natural_correct", "natural_loss", "labels"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    assert list(one.attacks) == list(other.attacks)
+    for name, mine in one.attacks.items():
+        theirs = other.attacks[name]
+        assert mine.forward_passes == theirs.forward_passes
+        assert torch.equal(mine.correct, theirs.correct)
+        assert (mine.estimate is None) == (theirs.estimate is None)
+        if mine.estimate is not None and theirs.estimate is not None:
+            for part in ("safe", "safe_early", "went_below"):
+                assert getattr(mine.estimate, part).equal(getattr(theirs.estimate, part))
+        assert torch.equal(stacked(mine.worst_pose), stacked(theirs.worst_pose))
+        assert torch.equal(mine.worst_loss, theirs.worst_loss)
+        assert (mine.fooled is None) == (theirs.fooled is None)
+        if mine.fooled is not None and theirs.fooled is not None:
+            assert torch.equal(mine.fooled.bits, theirs.fooled.bits)
+            assert torch.equal(stacked(mine.fooled.poses), stacked(theirs.fooled.poses))
+
+
+def stacked(pose: Any) -> Tensor:
+    assert pose is not None
+    found: Tensor = pose.values
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected() -> Evaluation:
+    return evaluate(trained_network(), DATA, **OPTIONS)
+
+
+def run(crew: Crew, *, calls: tuple[float, ...] = (float("inf"),) * 3, **options: Any) -> list[Any]:
+    return crew.outcomes(measure, trained_network(), list(calls), options)
+
+
+def test_shards_merge_to_the_very_evaluation_of_one_process(
+    crew: Crew, expected: Evaluation
+) -> None:
+    (first, one), (second, other) = run(crew)
+    assert_same(one, expected)
+    assert_same(other, expected)
+    looks = 2 * LOOKS  # on each rank
+    passes = sum(attack.forward_passes for attack in expected.attacks.values())
+    assert first + second == passes + len(DATA[0]) + looks
+
+
+def test_accuracy_alone_is_that_of_one_process(crew: Crew, expected: Evaluation) -> None:
+    for _, evaluation in run(crew, only_accuracy=True):
+        for name, attack in evaluation.attacks.items():
+            assert torch.equal(attack.correct, expected.attacks[name].correct)
+
+
+def test_ranks_without_any_chunk_give_the_whole_result_too(crew: Crew) -> None:
+    alone = evaluate(trained_network(), DATA, limit=5, **OPTIONS)
+    for _, evaluation in run(crew, limit=5):
+        assert_same(evaluation, alone)
+
+
+def test_a_state_of_two_ranks_is_continued_by_one_process(
+    tmp_path: Path, expected: Evaluation
+) -> None:
+    state = tmp_path / "state"
+    with Crew(tmp_path) as crew:  # rank 0 fails after its two looks, in its first chunk
+        outcomes = run(crew, calls=(2, float("inf")), state=state)
+    assert all(isinstance(outcome, FailedError) for outcome in outcomes)
+    assert "hangs" not in f"{outcomes}"
+    assert [file.name for file in tmp_path.glob("state*")] == ["state.rank-1"]
+    machine = Machine(trained_network())
+    assert_same(evaluate(machine, DATA, state=state, **OPTIONS), expected)
+    passes = 1 + 12 + 3 + 3 + 16
+    left = (machine.images - LOOKS) / passes
+    assert left in (37, CHUNK)  # a chunk, whichever rank 0 had
+    assert [file.name for file in tmp_path.glob("state*")] == ["state"]
+
+
+def test_a_state_of_one_process_is_continued_by_two_ranks(
+    crew: Crew, tmp_path: Path, expected: Evaluation
+) -> None:
+    state = tmp_path / "state"
+    machine = Machine(trained_network(), calls_left=450)
+    with pytest.raises(ZeroDivisionError):
+        evaluate(machine, DATA, state=state, **OPTIONS)
+    (first, one), (second, other) = run(crew, state=state)
+    assert_same(one, expected)
+    assert_same(other, expected)
+    assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3 + 16) + 2 * LOOKS
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+    assert_same(evaluate(Machine(trained_network(), 2), DATA, state=state, **OPTIONS), expected)
+
+
+def test_a_state_of_another_question_is_refused_on_all_ranks(crew: Crew, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    evaluate(Machine(trained_network()), DATA, state=state, limit=5, **OPTIONS)
+    for outcome in run(crew, state=state, limit=6):
+        assert "belongs to another evaluation (other limit)" in str(outcome)

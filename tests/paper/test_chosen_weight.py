@@ -1,0 +1,98 @@
+"""Which λ fills a method's cells: the default, or one that records call for."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from made_up import made_up_record, paper_recipe
+from upright.objective import Objective
+from upright.paper import cells as plan
+from upright.paper import paper_method
+from upright.paper.tables import fill_tables, select
+from upright.records import read
+from upright.report.compare import estimate
+from upright.report.methods import methods_to_markdown
+from upright.report.model import Estimate
+from upright.report.page.sheet import paper_sheet
+from upright.report.tables import to_csv, to_latex, to_markdown
+
+RESULTS = sorted((Path(__file__).parents[2] / "results").glob("*.jsonl"))
+GRID = {"nat": 0.9, "grid-775": 0.7}
+
+
+@pytest.fixture
+def _chosen(monkeypatch):
+    """Lets a test choose."""
+    caches = (plan.wanted, plan._methods)
+    for cached in caches:
+        cached.cache_clear()
+    chosen = {("cifar10", "KL(rob, Wo-10)"): 4.0, ("cifar10", "L2(nat, rnd)"): 2.0}
+    monkeypatch.setattr(plan, "CHOSEN", chosen)
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("_chosen")
+def test_a_chosen_weight_replaces_the_default():
+    chosen = paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")
+    choice = select(tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)"])
+    (table,) = fill_tables(choice, [made_up_record(chosen, GRID)])
+    cells = [row.cells[0] for row in table.rows]
+    assert [(cell.measured.mean, cell.weight) for cell in cells] == [(0.9, 4.0), (0.7, 4.0)]
+    assert paper_method(chosen) == "KL(rob,Wo-10)"
+    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10)")) is None
+    assert paper_method(paper_recipe("svhn", "KL(rob, Wo-10)")) == "KL(rob,Wo-10)"
+
+
+@pytest.mark.usefixtures("_chosen")
+def test_a_chosen_weight_is_told_in_tables_and_on_the_page():
+    chosen = paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")
+    choice = select(tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)", "std"])
+    tables = fill_tables(choice, [made_up_record(chosen, GRID)])
+    assert "| `KL(rob, Wo-10)`, λ = 4 | 1 | 90.00 |" in methods_to_markdown(tables)
+    lines = list(csv.DictReader(io.StringIO(to_csv(tables), newline="")))
+    weights = {line["method"]: line["chosen_weight"] for line in lines}
+    assert weights == {"KL(rob,Wo-10)": "4.0", "std": ""}
+    assert to_markdown(tables[0]).count("λ = 4") == 1  # one note, for both of its numbers
+    assert to_latex(tables[0]).count("= 4") == 1
+    (hint,) = {cell.hint for row in paper_sheet(tables[0]).rows for cell in row if "λ" in cell.hint}
+    assert hint.endswith("; λ = 4")
+
+
+@pytest.mark.usefixtures("_chosen")
+@pytest.mark.parametrize("name", ["L2(nat,rnd)", "ALP(nat,rnd)", "ALP(nat,Wo-1)"])
+def test_it_is_chosen_for_every_name_of_the_same_runs(name):
+    (recipe,) = plan.wanted("cifar10", name)
+    assert recipe == paper_recipe("cifar10", "L2(nat, rnd; λ=2)")
+
+
+def by_weight(index):
+    """Grid-775 accuracies of the paper's recipes by data set and objective, then by λ."""
+    found: dict[tuple[str, str], dict[float, Estimate]] = {}
+    for recipe, records in index.items():
+        grid = estimate(records, "grid-775")
+        as_in_the_paper = recipe == paper_recipe(recipe.data, recipe.objective)
+        if recipe.objective.penalty is not None and as_in_the_paper and grid is not None:
+            name = str(recipe.objective.with_usual_weight())
+            found.setdefault((recipe.data, name), {})[recipe.objective.weight] = grid
+    return found
+
+
+def test_the_weights_of_the_cells_are_those_that_the_records_call_for():
+    records = [record for path in RESULTS for record in read(path).records]
+    single = [record for record in records if "locnet" not in record.recipe]
+    compared = 0
+    for (dataset, objective), grids in by_weight(plan.by_recipe(single)).items():
+        default = Objective.parse(objective).weight
+        seeds = grids[default].n if default in grids else 0
+        enough = [weight for weight in grids if grids[weight].n >= seeds]
+        best = max(enough, key=lambda weight: grids[weight].mean)
+        here = f"{objective} on {dataset} has the highest grid-775 accuracy with λ = {best:g}"
+        assert plan.CHOSEN.get((dataset, objective), default) == best, here
+        compared += len(enough) > 1
+    assert compared >= len(plan.CHOSEN)

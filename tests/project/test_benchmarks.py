@@ -1,0 +1,277 @@
+"""The benchmarks run at a tiny size, and what they say of other tools is so."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from made_up import made_up_record
+from upright import Pose, evaluate, warp
+from upright.data import load_data
+from upright.measure.results import Results
+from upright.train import Recipe, train
+from upright.workers import Task
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def load(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def rivals_with(library: str) -> Any:
+    rivals = load("rivals")
+    if not rivals.is_installed(library):
+        pytest.skip(f"{library} is not installed: it comes with the extra bench")
+    return rivals
+
+
+def some_network() -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    layer = nn.Linear(3 * 32 * 32, 10)
+    layer.weight.data = torch.randn(layer.weight.shape, generator=generator)
+    layer.bias.data.zero_()
+    return nn.Sequential(nn.Flatten(), layer).eval()
+
+
+def brighter_half() -> nn.Module:
+    """Says 0 where the left half of an image is brighter, and 1 where the right one is."""
+    layer = nn.Linear(3 * 32 * 32, 10)
+    left = (torch.arange(32) < 16).float().expand(3, 32, 32).flatten()
+    layer.weight.data = torch.stack([left, 1 - left, *torch.zeros(8, len(left))])
+    layer.bias.data.zero_()
+    return nn.Sequential(nn.Flatten(), layer).eval()
+
+
+def spot(x: float, y: float, *, height: int = 32, width: int = 32) -> Tensor:
+    """A soft spot, as one image of three channels."""
+    rows, columns = torch.arange(height)[:, None], torch.arange(width)[None, :]
+    return torch.exp(-((columns - x) ** 2 + (rows - y) ** 2) / 8).expand(1, 3, -1, -1).clone()
+
+
+def centre(image: Tensor) -> tuple[float, float]:
+    """Where the spot is: x and y in pixels."""
+    brightness = image[0, 0] / image[0, 0].sum()
+    x = float((brightness.sum(0) * torch.arange(image.shape[-1])).sum())
+    y = float((brightness.sum(1) * torch.arange(image.shape[-2])).sum())
+    return x, y
+
+
+def foolbox_moved(image: Tensor, dx: float, dy: float, angle: float) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        eagerpy = importlib.import_module("eagerpy")
+        foolbox = importlib.import_module("foolbox.attacks.spatial_attack_transformations")
+        moved = foolbox.rotate_and_shift(eagerpy.astensor(image), (dx, dy), angle).raw
+    assert isinstance(moved, Tensor)
+    return moved
+
+
+@pytest.mark.parametrize("forward", ["eager", "compiled"])
+def test_the_cost_of_a_search_counts_all_its_passes(
+    forward: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda model, **_: model)  # slow, and not what is tested
+    options = [
+        "--network",
+        "resnet8x0.25",
+        "--search-images",
+        "2",
+        "--repeats",
+        "1",
+        "--images",
+        "0",
+    ]
+    load("attack").main([*options, "--forward", forward, "--json", str(tmp_path / "figures.json")])
+    cost = json.loads((tmp_path / "figures.json").read_text())["search_cost"]
+    looks, natural = 2, 1
+    assert cost["passes"] == 2 * (775 + natural + looks)
+    assert min(cost["search"], cost["plain"], cost["around"]) > 0
+
+
+def test_all_tools_are_asked_about_the_same_images(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison = load("comparison")
+    quick = tuple(tool for tool in comparison.TOOLS if tool.quick)
+    monkeypatch.setattr(comparison, "TOOLS", quick)
+    recipe = Recipe(
+        objective="std", data="glyphs", train_images=32, model="convnet", steps=2, batch=8
+    )
+    run = train(recipe, tmp_path / "run").path
+    rows = comparison.compare(images=1, repeats=1, steps=1, runs=tmp_path, weak=run, robust=run)
+    assert {row["images"] for row in rows} == {1}
+    by_tool = {row["tool"]: row["accuracy"] for row in rows}
+    assert by_tool["upright, every pose"] == by_tool["upright, accuracy alone"]
+    assert "weak: upright, every pose" in capsys.readouterr().out
+
+
+def test_a_training_step_is_held_against_its_own_passes(tmp_path: Path) -> None:
+    options = ["--model", "resnet8x0.25", "--batch", "2", "--repeats", "1"]
+    load("train").main([*options, "--json", str(tmp_path / "figures.json")])
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+    assert {row["objective"]: row["passes"] for row in rows} == {
+        "std*": "train 2",
+        "AT(rob, Wo-10)": "search 20 + train 2",
+        "KL(rob, Wo-10)": "search 22 + train 4",
+        "KL-C(mix, S-PGD)": "5×(ascent 2) + train 4",
+    }
+
+
+def test_foolbox_moves_2_906_px_when_asked_for_3() -> None:
+    rivals_with("foolbox")
+    x, y = centre(foolbox_moved(spot(15, 15), 3, 0, 0))
+    assert (x, y) == pytest.approx((15 - 3 * 31 / 32, 15), abs=1e-4)
+
+
+def test_foolbox_moves_too_far_on_an_image_that_is_not_square() -> None:
+    rivals_with("foolbox")
+    x, _ = centre(foolbox_moved(spot(31, 15, width=64), 3, 0, 0))
+    assert x == pytest.approx(31 - 3 * 63 / 32, abs=1e-4)
+
+
+def test_foolbox_translates_before_it_rotates() -> None:
+    rivals_with("foolbox")
+    image = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    shift, turn = Pose.of(dx=-3 * 31 / 32, dy=1.5 * 31 / 32), Pose.of(angle=20.0)
+    expected = warp(image, shift.compose(then=turn))
+    torch.testing.assert_close(foolbox_moved(image, 3, -1.5, 20), expected, atol=1e-4, rtol=0)
+
+
+def test_on_foolboxs_poses_we_answer_as_foolbox_for_every_image() -> None:
+    rivals, comparison = rivals_with("foolbox"), load("comparison")
+    data = load_data("glyphs", limit=16)
+    model, images = some_network(), data.images.float() / 255
+    labels = model(images).argmax(1)
+    answer = rivals.foolbox_answer(model, images, labels)
+    assert 0 < answer.correct.sum() < len(labels)
+    ours = evaluate(model, (images, labels), attacks=[comparison.Listed(rivals.foolbox_poses())])
+    assert torch.equal(ours.attacks["listed"].correct, answer.correct)
+
+
+def test_art_tries_155_poses_without_a_vertical_shift() -> None:
+    rivals = rivals_with("art")
+    attack = rivals.art_attack(some_network(), spot(15, 15))
+    tried: list[tuple[int, int, float]] = []
+
+    def note(pixels: object, down: int, right: int, angle: float) -> object:
+        tried.append((down, right, round(angle, 6)))
+        return pixels
+
+    attack._perturb = note
+    attack.generate(spot(15, 15).numpy())
+    assert len(tried) == len(set(tried)) == len(rivals.art_poses()) == 155
+    assert {down for down, _, _ in tried} == {0}
+    assert {right for _, right, _ in tried} == {-3, -2, 0, 2, 3}
+
+
+def test_art_takes_one_pose_for_all_images_and_leaves_what_another_pose_would_fool() -> None:
+    rivals = rivals_with("art")
+    images = torch.cat([spot(8, 16), spot(24, 16)])
+    model = brighter_half()
+    attack = rivals.art_attack(model, images)
+
+    def swap(pixels: Any, _down: int, right: int, _angle: float) -> Any:
+        """A stand-in for a pose: to the left it fools the first image, to the right the second."""
+        fooled = {-3: 0, 3: 1}.get(right)
+        return pixels if fooled is None else pixels[[1 - fooled, 1 - fooled]]
+
+    attack._perturb = swap
+    correct = model(torch.from_numpy(attack.generate(images.numpy()))).argmax(1) == torch.arange(2)
+    assert correct.tolist() == [False, True]
+
+
+def test_art_shifts_cuts_and_then_rotates() -> None:
+    rivals = rivals_with("art")
+    attack = rivals.art_attack(some_network(), spot(15, 15))
+    right, turned = Pose.of(dx=3.0), Pose.of(angle=90.0)
+    image = spot(29, 20)  # the shift pushes half of it over the border
+    moved = torch.from_numpy(attack._perturb(image.numpy(), 0, 3, 90.0))
+    torch.testing.assert_close(moved, warp(warp(image, right), turned), atol=1e-3, rtol=0)
+
+
+def test_a_networks_step_is_held_against_its_arithmetic(tmp_path: Path) -> None:
+    options = ["resnet8x0.25", "gresnet8x0.1", "--batch", "2", "--steps", "1", "--repeats", "1"]
+    load("gpu_networks").main([*options, "--side", "8", "--json", str(tmp_path / "figures.json")])
+    rows = json.loads((tmp_path / "figures.json").read_text())["rows"]
+    assert len(rows) == 4
+    by_name = {(row["network"], row["objective"]): row for row in rows}
+    # Multiplications of a resnet8x0.25 on an image of 8 px: stem, then blocks of 4, 8 and 16.
+    stem, linear = 64 * 9 * 3 * 4, 16 * 10
+    inner = 64 * 9 * 2 * 4 * 4 + 16 * 9 * (4 * 8 + 8 * 8) + 4 * 9 * (8 * 16 + 16 * 16)
+    # Backward as often as forward for weights, and for inputs but for those of the stem.
+    trained = 2 * (3 * (inner + linear) + 2 * stem)
+    searched = 2 * (inner + linear + stem)
+    plain, penalised = (by_name["resnet8x0.25", name] for name in ("std*", "KL(rob, Wo-10)"))
+    assert plain["gflop"] * 1e9 == pytest.approx(2 * trained)
+    assert penalised["gflop"] * 1e9 == pytest.approx(2 * (2 * trained + 11 * searched))
+    for row in rows:
+        assert row["ratio"] == pytest.approx(row["step_ms"] * 790 / row["gflop"])
+
+
+def test_group_convolutions_are_held_against_ordinary_ones(tmp_path: Path) -> None:
+    options = ["--batch", "1", "--repeats", "1", "--depth", "8x0.1"]
+    load("group_conv").main([*options, "--json", str(tmp_path / "figures.json")])
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [cost["channels"] for cost in figures["costs"]] == [11, 23, 45]
+    errors = {(error["network"], error["size"]): error for error in figures["errors"]}
+    assert len(errors) == 8
+    assert errors["gresnet8x0.1-pool-invariant", 32]["logits"] < 1e-12
+    assert errors["gresnet8x0.1-invariant", 32]["logits"] > 1e-3
+    assert errors["gresnet8x0.1", 33]["features"] < 1e-12
+
+
+def test_what_a_disturbed_sweep_lost_doubled_or_changed_is_counted() -> None:
+    cluster = load("cluster")
+    recipes = [Recipe(seed=seed) for seed in range(3)]
+    tasks = [Task(recipe=recipe) for recipe in recipes]
+    plain = [made_up_record(recipe, {"nat": 0.5}) for recipe in recipes]
+    later = dataclasses.replace(plain[0], finished="2001-01-01T00:00:00+00:00", train_seconds=9.0)
+    other = dataclasses.replace(plain[1], measured={"nat": 0.6})
+    right = {"records": 3, "lost": 0, "twice": 0, "unequal": 0}
+    assert cluster.judge(tasks, [later, *plain[1:]], plain) == right
+    wrong = {"records": 3, "lost": 1, "twice": 1, "unequal": 1}
+    assert cluster.judge(tasks, [later, plain[0], other], plain) == wrong
+
+
+def test_one_change_is_the_only_one() -> None:
+    one_change = load("one_change")
+    asked = one_change.OneChange(method=(), change=(), device="cpu")
+    recipes = [
+        one_change.changed("cifar100", "std*", change, asked)
+        for change in ("{}", '{"drops": [0.25, 0.5]}')
+    ]
+    assert recipes[0] == Recipe(objective="std*", data="cifar100", steps=120_000)
+    assert recipes[0].differences(recipes[1]) == ["drops [0.25, 0.5] instead of [0.5, 0.75]"]
+
+
+def test_methods_are_compared_under_the_attacks_that_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = '{"steps": 2, "batch": 4, "data": "glyphs", "train_images": 16, "model": "convnet"}'
+    asked = load("one_change").OneChange(
+        method=("KL(rob, Wo-3)", "KL(rob, refine-20+rnd)"),
+        change=(tiny,),
+        attack=("grid-3x3x3", "refine-20"),
+        runs=tmp_path / "runs",
+        results=tmp_path / "results",
+        test_images=4,
+        device="cpu",
+    )
+    asked()
+    measured = [record.measured for record in Results(tmp_path / "results").read()]
+    assert [set(each) for each in measured] == [{"nat", "grid-3x3x3", "refine-20"}] * 2
+    assert "refine-20" in capsys.readouterr().out

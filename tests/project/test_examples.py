@@ -1,0 +1,112 @@
+"""The examples run, at a tiny size, and print what their docstrings say."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+ACCURACIES = re.compile(r"(before|after): natural (\d+\.\d)%, wo-2 (\d+\.\d)%")
+IN_AN_EPOCH = re.compile(r"epoch (\d): natural (\d+\.\d)%, wo-\d+ (\d+\.\d)%")
+
+
+def main_of(file: str) -> Callable[..., None]:
+    main: Callable[..., None] = runpy.run_path(str(EXAMPLES / file))["main"]
+    return main
+
+
+def need(library: str) -> None:
+    """Skip a test where a library is missing, or is there but broken."""
+    try:
+        importlib.import_module(library)
+    # timm beside a torchvision for another PyTorch raises RuntimeError.
+    except Exception as error:
+        pytest.skip(f"{library} cannot be imported: {error}")
+
+
+@pytest.fixture(autouse=True)
+def _own_random_numbers() -> object:
+    with torch.random.fork_rng():
+        yield
+
+
+@pytest.mark.parametrize("objective", ["KL(rob, Wo-2)", "std*"])
+def test_plain_loop(capsys: pytest.CaptureFixture[str], objective: str) -> None:
+    main = main_of("plain_loop.py")
+    main(objective=objective, steps=4, train_images=70, test_images=20, attack="wo-2")
+    first, *steps, last = capsys.readouterr().out.splitlines()
+    assert [re.sub(r": loss \d.*", "", line) for line in steps] == [
+        f"step {n}" for n in range(1, 5)
+    ]
+    assert all(("of the images right" in line) == (objective != "std*") for line in steps)
+    for line, when in ((first, "before"), (last, "after")):
+        match = ACCURACIES.fullmatch(line)
+        assert match is not None
+        assert match[1] == when
+        assert float(match[3]) <= float(match[2])
+
+
+@pytest.mark.filterwarnings("ignore")  # of Lightning's own
+def test_lightning_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    need("pytorch_lightning")
+    main = main_of("lightning_loop.py")
+    main(objective="KL(rob, Wo-2)", steps=3, train_images=128, test_images=20, attack="wo-2")
+    out = capsys.readouterr().out
+    assert [when for when, _, _ in ACCURACIES.findall(out)] == ["before", "after"]
+    assert [epoch for epoch, _, _ in IN_AN_EPOCH.findall(out)] == ["1", "2"]
+
+
+def test_torchmetrics_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    need("torchmetrics")
+    main = main_of("torchmetrics_loop.py")
+    main(epochs=2, train_images=128, test_images=60, attack="wo-2")
+    lines = capsys.readouterr().out.splitlines()
+    assert [match[1] for line in lines if (match := IN_AN_EPOCH.fullmatch(line))] == ["1", "2"]
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers' own
+def test_huggingface_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    need("transformers")
+    need("accelerate")
+    main = main_of("huggingface_loop.py")
+    main(objective="KL(rob, Wo-2)", epochs=2, train_images=128, test_images=20, attack="wo-2")
+    *lines, best = capsys.readouterr().out.splitlines()
+    found = [match for line in lines if (match := IN_AN_EPOCH.fullmatch(line))]
+    assert [match[1] for match in found] == ["1", "2"]
+    assert best == f"best: wo-2 {max(float(match[3]) for match in found)}%"
+
+
+def test_timm_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need("timm")
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 40, 50, 3), dtype=np.uint8)
+    for name, image in zip(("n01440764", "n01443537"), pixels, strict=True):
+        (tmp_path / name).mkdir()
+        Image.fromarray(image).save(tmp_path / name / "one.png")
+    main = main_of("timm_folder.py")
+    main(tmp_path, model="test_resnet", pretrained=False, attacks=("wo-2", "grid-1x1x3"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "test_resnet on 2 images of 2 classes"
+    assert [line.split()[0] for line in lines[1:]] == ["natural", "wo-2", "grid-1x1x3"]
+    assert all(re.search(r" \d+\.\d%$", line) for line in lines[1:])
+
+
+def test_every_example_is_run_here_and_listed() -> None:
+    files = sorted(file.name for file in EXAMPLES.glob("*.py"))
+    assert files == [
+        "huggingface_loop.py",
+        "lightning_loop.py",
+        "plain_loop.py",
+        "timm_folder.py",
+        "torchmetrics_loop.py",
+    ]
+    listed = (EXAMPLES / "README.md").read_text()
+    assert all(f"`{file}`" in listed for file in files)

@@ -1,0 +1,166 @@
+"""Numbers that were asked for in another way than the paper's are told apart where they stand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+import made_up_page as made_up
+from made_up import made_up_record, paper_recipe
+from spaces import rigid
+from upright.measure import Settings
+from upright.paper.tables import fill_tables, select
+from upright.records import Record, append
+from upright.report.asked import _ANY, _PAPER, unlike_the_paper
+from upright.report.comparable import setting_in_words
+from upright.report.page import read_contents, write_report
+from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
+from upright.report.runs import group_runs, told_apart
+from upright.report.tables import to_markdown
+
+PLAIN = made_up.RECORDS[4]
+UNLIKE: dict[str, tuple[Any, str]] = {
+    "top": (5, "top-5"),
+    "include_identity": (True, "identity included"),
+    "space": (
+        str(rigid(0.1, 15, unit="image")),
+        "shift by at most 10 % of the image, rotate by at most 15 degrees",
+    ),
+    "fill": ("reflection", "reflection fill"),
+    "interpolation": ("bicubic", "bicubic interpolation"),
+    "canvas": (4, "canvas of 4 px"),
+    "view": (24, "view of 24 px"),
+    "split": ("train", "train images"),
+    "limit": (100, "the first 100 images"),
+    "resize": (64, "resized to 64 px"),
+    "center_crop": (56, "cropped to 56 px"),
+    "weights": ("bfloat16", "weights rounded to bfloat16"),
+}
+
+
+def asked(record: Record, **evaluation: Any) -> Record:
+    return replace(record, evaluation=record.evaluation | evaluation)
+
+
+def higher(**evaluation: Any) -> Record:
+    """The same run, asked something easier: its numbers are the highest there are."""
+    return replace(asked(PLAIN, **evaluation), measured={"nat": 0.999, "grid-775": 0.99})
+
+
+def column(sheet: Sheet, heading: str) -> dict[tuple[str, str], SheetCell]:
+    """Cells by the name of the line and by what stands below it."""
+    place = [each.text for each in sheet.headings].index(heading)
+    return {(row[0].text, row[0].detail): row[place] for row in sheet.rows}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_setting_that_is_not_the_paper_s_is_said(name: str) -> None:
+    value, words = UNLIKE[name]
+    assert unlike_the_paper(PLAIN) == ""
+    assert unlike_the_paper(asked(PLAIN, **{name: value})) == words
+    assert setting_in_words(asked(PLAIN, **{name: value})).endswith(f"200 images ({words})")
+
+
+def test_every_setting_of_an_evaluation_has_words_or_does_not_matter() -> None:
+    settings = {field.name for field in fields(Settings)}
+    assert settings == {*_PAPER, *_ANY} - {"weights"}
+    assert UNLIKE.keys() == _PAPER.keys()
+    plain = Settings()
+    mine = {name: getattr(plain, name) for name in settings - {*_ANY}}
+    assert {**mine, "space": str(plain.space)}.items() <= _PAPER.items()
+
+
+def test_what_differs_in_several_ways_or_is_not_known_here_is_said_in_full() -> None:
+    both = asked(PLAIN, top=5, fill="border", newer=[1], precision="float16", seed=7, limit=300)
+    assert unlike_the_paper(both) == "top-5; border fill; newer [1]"
+    assert unlike_the_paper(asked(PLAIN, space={"max_dx": "x"})) == "other poses"
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_the_best_of_a_column_is_the_best_of_one_setting(name: str) -> None:
+    value, words = UNLIKE[name]
+    easier, rival = higher(**{name: value}), asked(made_up.RECORDS[0], **{name: value})
+    for records, best in (
+        ([easier], [(PLAIN.method, "")]),
+        ([easier, rival], [(PLAIN.method, ""), (PLAIN.method, words)]),
+    ):
+        cells = column(methods_sheet(group_runs([*made_up.RECORDS, *records])), "grid-775 %")
+        assert cells[PLAIN.method, words].text == "99.00"
+        assert [line for line, cell in cells.items() if cell.best] == best
+        # Each setting stands by itself, the paper's first.
+        assert [detail for _, detail in cells] == sorted(detail for _, detail in cells)
+
+
+def test_the_best_on_other_images_of_the_same_name_is_another_best() -> None:
+    others = [
+        replace(each, data_digest={"test_images": "1"}, data_variant="official")
+        for each in (higher(), made_up.RECORDS[0])
+    ]
+    sheet = methods_sheet(group_runs([*made_up.RECORDS, *others]))
+    place = [each.text for each in sheet.headings].index("grid-775 %")
+    data = [each.text for each in sheet.headings].index("data")
+    assert [row[data].detail for row in sheet.rows if row[place].best] == ["official", ""]
+
+
+def test_records_and_the_page_say_it_too(tmp_path) -> None:
+    for record in (*made_up.RECORDS, higher(top=5)):
+        append(tmp_path / "made-up.jsonl", record)
+    contents = read_contents(tmp_path)
+    (row,) = [row for row in records_sheet(contents.records).rows if row[1].detail]
+    assert row[1].detail == "top-5"
+    text = write_report(contents, tmp_path / "out").read_text()
+    assert len(re.findall(r"</a><small>top-5</small></th>", text)) == 1
+    assert len(re.findall(r"<small>top-5</small></td>", text)) == 1
+
+
+@pytest.mark.parametrize(("natural", "above"), [(0.90, True), (0.95, False), (0.96, False)])
+def test_an_attack_above_natural_accuracy_is_explained(natural: float, above: bool) -> None:
+    recipe = paper_recipe("cifar10", "AT(rob, S-PGD)")
+    record = made_up_record(recipe, {"nat": natural, "grid-775": 0.8, "s-pgd": 0.95})
+    explained = "does not try images as they are, unless the identity is included"
+    methods, records = methods_sheet(group_runs([record])), records_sheet([record])
+    assert (column(methods, "s-pgd %")[record.method, ""].detail == "above natural") is above
+    assert (records.rows[0][4].detail == "s-pgd above natural") is above
+    shown = [methods, records]
+    for table in fill_tables(select(datasets=["cifar10"], methods=[record.method]), [record]):
+        if any(row.metric == "S-PGD" for row in table.rows):
+            shown.append(paper_sheet(table))
+            assert (explained in to_markdown(table)) is above
+    assert len(shown) == 3
+    for sheet in shown:
+        assert any(explained in note for note in sheet.notes) is above
+
+
+def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():
+    """Four of one name, all but one changed in one thing; and two that are equally usual."""
+    recipe = paper_recipe("cifar100", "std*")
+    changed = [
+        recipe,
+        replace(recipe, weight_decay=5e-4),
+        replace(recipe, steps=80_000),
+        replace(recipe, drops=(0.25, 0.5)),
+        paper_recipe("cifar100", "std"),
+        paper_recipe("cifar100", "std", batch=128),
+        paper_recipe("cifar100", "AT(rob, Wo-10)"),
+    ]
+    runs = group_runs([made_up_record(each, {"nat": 0.5}) for each in changed])
+    told = dict(zip((run.records[0].recipe_hash for run in runs), told_apart(runs), strict=True))
+    assert [told[each.hash] for each in changed] == [
+        "",
+        "weight decay 0.0005",
+        "steps 80000",
+        "drops 0.25 and 0.5",
+        "batch 64",
+        "batch 128",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("name", ["{x}", "{", "}", "{0.a}", "{:9000}"])
+def test_names_that_a_record_brings_are_shown_and_not_followed(name: str) -> None:
+    record = made_up_record(paper_recipe("cifar10", "std"), {"nat": 0.5})
+    strange = replace(record, evaluation=record.evaluation | {name: 3})
+    assert unlike_the_paper(strange) == f"{name} 3"
