@@ -33,7 +33,7 @@ from upright.records import append
 from upright.report.saved import Shown, check_beside
 from upright.sources import StnPlus, Trained, load_model, trained_as
 from upright.space import Space
-from upright.warp import Fill, Interpolation, check_options
+from upright.warp import Fill, Interpolation, Resampling, check_canvas
 
 __all__ = ["Evaluate"]
 
@@ -264,7 +264,8 @@ class Evaluate:
     def _check(self, attacks: Sequence[str], space: Space) -> None:
         """Say what is wrong before the model is loaded."""
         Question.of(attacks, space=space)
-        check_options(self.fill, self.interpolation, self.canvas)
+        Resampling(self.fill, self.interpolation)
+        check_canvas(self.canvas)
         check_at_least_1(top=self.top, view=self.view)
         is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
         if self.name is not None and is_run:

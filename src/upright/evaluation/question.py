@@ -14,7 +14,7 @@ from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_chain, check_options
+from upright.warp import Fill, Interpolation, Resampling, check_canvas, check_chain
 
 __all__ = ["Question", "named_attacks"]
 
@@ -39,8 +39,8 @@ class Question:
         check_at_least_1(limit=self.limit, top=self.top, view=self.view)
         for attack in self.attacks.values():
             attack.check_space(self.space)
-        check_options(self.fill, self.interpolation, self.canvas)
-        check_chain(self.space.chain, self.interpolation)
+        check_canvas(self.canvas)
+        check_chain(self.space.chain, self.resampling.interpolation)
 
     @staticmethod
     def of(
@@ -58,6 +58,11 @@ class Question:
         box = Space.of(space)
         asked = [usual_grid(box)] if attacks is None else attacks
         return Question(attacks=named_attacks(asked), space=box, seed=seed, **settings)
+
+    @property
+    def resampling(self) -> Resampling:
+        """How images are moved, once they lie on their canvas."""
+        return Resampling(self.fill, self.interpolation, self.view)
 
     @property
     def passes_per_image(self) -> int:

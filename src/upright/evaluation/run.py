@@ -41,7 +41,7 @@ from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
 from upright.tiles import Room, images_at_once
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, Resampling, warp
 
 __all__ = ["evaluate"]
 
@@ -306,8 +306,8 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
     """Check that families of a user's own leave images as they are at their zero."""
     if not still.chain.code_digest:
         return
-    way = {"fill": question.fill, "view": question.view}
-    if not warp(images, still, **way).equal(warp(images, Pose.zeros(1), **way)):  # type: ignore[arg-type]
+    seen = Resampling(question.fill, view=question.view)
+    if not seen(images, still).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
             f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
             "identity, bit for bit: grids, draws and natural accuracy rely on it"
@@ -316,10 +316,8 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
 
 def _move(model: checks.Model, question: Question) -> Move:
     """What shows a model images under poses; an oracle sees to that itself."""
-    move = model.move if isinstance(model, Oracle) else warp
-    return partial(
-        move, fill=question.fill, interpolation=question.interpolation, view=question.view
-    )
+    way = question.resampling
+    return partial(model.move, resampling=way) if isinstance(model, Oracle) else way
 
 
 def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
