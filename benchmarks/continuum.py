@@ -30,7 +30,8 @@ from upright import Attack, GridSearch, RandomSearch, RefiningSearch, Space, Spa
 from upright.attacks import usual_grid
 from upright.checks import Model
 from upright.data import LabelledImages
-from upright.measure import Settings
+from upright.evaluation import Precision, Question, examine
+from upright.measure import in_precision, load_images
 from upright.report.figures.draw import Drawing, look, styled
 from upright.sources import load_model
 from upright.space import PAPER
@@ -84,13 +85,13 @@ class Comparison:
     name: str
     model: Model
     data: LabelledImages
-    settings: Settings
+    space: Space
     device: torch.device
 
     def points(self, most: int, truth: int, at_once: int) -> Iterator[Point]:
         """Measure every attack, and in the end the truth."""
         correct = torch.ones(len(self.data), dtype=torch.bool)
-        for kind, attack in attacks_on(self.settings.space, most):
+        for kind, attack in attacks_on(self.space, most):
             found, point = self._measure(kind, attack)
             correct &= found
             yield point
@@ -121,15 +122,13 @@ class Comparison:
         return self._point(TRUTH, f"{truth} random poses", truth, accuracy, spent, seconds)
 
     def _fooled_by(self, attack: Attack, data: LabelledImages, seed: int = 0) -> Any:
-        settings = Settings(space=self.settings.space, precision=self.settings.precision, seed=seed)
-        evaluation = settings.evaluate(
-            self.model, data, attacks=[attack], only_accuracy=True, device=self.device
-        )
+        question = Question.of([attack], space=self.space, only_accuracy=True, seed=seed)
+        evaluation = examine(self.model, (data.images, data.labels), question, device=self.device)
         (result,) = evaluation.attacks.values()
         return result
 
     def _point(self, kind: str, attack: str, *numbers: Any) -> Point:
-        return Point(self.name, str(self.settings.space), kind, attack, *numbers)
+        return Point(self.name, str(self.space), kind, attack, *numbers)
 
 
 def tables(points: Sequence[Point]) -> str:
@@ -200,13 +199,12 @@ def measure(options: argparse.Namespace) -> list[Point]:
     """Compare on every model and space; what is known is written after each point."""
     device, points = torch.device(options.device), []
     for name in options.models:
-        precision = "float16" if device.type == "cuda" else "float32"
-        base = Settings(limit=options.images, precision=precision)  # type: ignore[arg-type]
-        model = base.in_precision(load_model(name, device=device))
-        data = base.load(options.data)
+        precision: Precision = "float16" if device.type == "cuda" else "float32"
+        taken = Question(limit=options.images, precision=precision)
+        model = in_precision(taken, load_model(name, device=device))
+        data = load_images(taken, options.data)
         for text in options.spaces:
-            settings = Settings(space=Space.of(text), precision=base.precision)
-            comparison = Comparison(name, model, data, settings, device)
+            comparison = Comparison(name, model, data, Space.of(text), device)
             for point in comparison.points(options.most, options.truth, options.at_once):
                 print(point.model, point.space, point.attack, point.accuracy, flush=True)
                 points.append(point)

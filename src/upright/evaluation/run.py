@@ -43,7 +43,7 @@ from upright.space import PAPER, Space
 from upright.tiles import Room, images_at_once
 from upright.warp import Fill, Interpolation, Resampling, warp
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "examine"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
@@ -125,12 +125,40 @@ def evaluate(
         top=top,
         include_identity=include_identity,
     )
+    return examine(
+        model,
+        data,
+        question,
+        batch_size=batch_size,
+        device=device,
+        state=state,
+        progress=progress,
+        ranks=ranks,
+    )
+
+
+def examine(
+    model: checks.Model,
+    data: Data,
+    question: Question,
+    *,
+    batch_size: int | None = None,
+    device: torch.device | str | None = None,
+    state: Path | str | None = None,
+    progress: bool = False,
+    ranks: Ranks = ALONE,
+) -> Evaluation:
+    """Measure what a question asks, as ``evaluate`` does; data and network are as it asks already.
+
+    All but the question says where and how to compute, on which no accuracy depends.
+    """
+    limit = question.limit
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = isinstance(model, Oracle)
     # Its weights may be those of a defence, which asks something else.
-    asked = question.as_json() | ({"oracle": True} if oracle else {})
+    asked = question.for_state() | ({"oracle": True} if oracle else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with (

@@ -37,7 +37,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
-from upright.measure.settings import LATER, Settings
+from upright.evaluation.question import LATER, Question
 from upright.objective import LocNet, Objective, parse_objective
 from upright.paper.layout import LAYOUTS, PAPER_NAMES, is_oracle
 from upright.paper.reported import paper_rows, reported
@@ -87,7 +87,7 @@ _LOCNETS = {"STN+(c)": "LocNet(black)", "STN+(r)": "LocNet(reflection)"}
 
 _EVALUATION = {
     name: value
-    for name, value in Settings().as_json().items()
+    for name, value in Question().for_record().items()
     if name in ("split", "space", "interpolation", "canvas")
 }
 
