@@ -57,7 +57,8 @@ class Question:
         for attack in self.attacks.values():
             attack.check_space(self.space)
         check_canvas(self.canvas)
-        check_chain(self.space.chain, self.resampling.interpolation)
+        resampling = self.resampling  # which looks at its own words
+        check_chain(self.space.chain, resampling.interpolation)
 
     @staticmethod
     def of(
