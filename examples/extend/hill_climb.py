@@ -43,6 +43,6 @@ class HillClimb(Attack):
         return WorstCase(best, value, self.passes_per_image * count)
 
 
-@attack_name("hill-N (as in hill-20)", r"hill-(\d+)")
+@attack_name("hill-N (as in hill-20)", r"hill-(\d+)", about="N steps uphill")
 def _hill_climb(steps: str) -> HillClimb:
     return HillClimb(int(steps))

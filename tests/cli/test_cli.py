@@ -421,7 +421,7 @@ class TestErrors:
         ("options", "model", "message"),
         [
             ([], "models.py:nothing", "models.py has no 'nothing'; choose from models.py:make,"),
-            ([], "resnet", "no model is called 'resnet'; write FILE.onnx, FILE.pt,"),
+            ([], "resnet", "no model is called 'resnet'; there are FILE.onnx, FILE.pt,"),
             ([], "gone.onnx", "gone.onnx: no such file;"),
             ([], "models.py:broken", "models.py:broken raised OSError: no weights anywhere"),
             ([], "timm:resnet18", "timm:resnet18 needs timm"),
@@ -433,7 +433,11 @@ class TestErrors:
                 "the model takes images of 1 channel, but these have 3; wrap",
             ),
             (["--attack", "grid-1000"], None, "a grid over shift(3px) rotate(30) needs a count"),
-            (["--attack", "gird-775"], None, "no attack is called 'gird-775'; the names are"),
+            (
+                ["--attack", "gird-775"],
+                None,
+                "no attack is called 'gird-775' (nearest: grid-775)",
+            ),
             (["--attack", "grid-0x1x1"], None, "a grid needs counts of at least 1"),
             (["--limit", "-3"], None, "limit must be at least 1, but is -3"),
             (["--limit", "0"], None, "limit must be at least 1, but is 0"),
@@ -462,7 +466,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            ("mnist1d", "no data set is called 'mnist1d': choose from"),
+            ("mnist1d", "no data set is called 'mnist1d'; there are"),
             ("npz:gone.npz", "gone.npz: no such file"),
             ("folder:gone", "gone: no such folder"),
             ("npz", "'npz' is not how this data set is written: write npz:FILE"),

@@ -43,10 +43,8 @@ TRAIN = ("train", "AT(rob, Wo-2)", "--model", "tiny", "--batch", 8, "--steps", 3
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test makes known is forgotten after it."""
     register_tiny(monkeypatch)
-    known = dict(FAMILIES)
+    monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
     yield
-    FAMILIES.clear()
-    FAMILIES.update(known)
     _families_in.cache_clear()
 
 
@@ -218,7 +216,7 @@ def test_a_run_whose_family_is_not_known_is_not_damaged_and_says_what_to_do(upri
     recorded = ("evaluate", "run", *command, "--attack", "rnd", "--record", "results/records.jsonl")
     assert upright(*recorded)[0] == 0
     _families_in.cache_clear()
-    del FAMILIES["wave"]
+    del FAMILIES._entries["wave"]
     Path("wave.py").unlink()  # no code is looked for
     for call in (
         ("evaluate", "run", "--data", "npz:others.npz"),
@@ -291,12 +289,12 @@ def test_a_file_of_families_is_run_for_a_run_and_for_what_was_saved(upright: Cal
     saved = ("--attack", "grid-3", "--save", "results/saved", "--save-images", 2)
     assert upright("evaluate", "run", *own, *saved)[0] == 0
     _families_in.cache_clear()
-    del FAMILIES["wave"]
+    del FAMILIES._entries["wave"]
     plain = ("evaluate", "run", "--data", "npz:others.npz", "--space", "rotate(5)")
     assert upright(*plain)[0] == 2
     assert upright(*plain, "--families", "wave.py")[0] == 0
     _families_in.cache_clear()
-    del FAMILIES["wave"]
+    del FAMILIES._entries["wave"]
     page = ("report", "results", "--out", "page")
     assert upright(*page)[0] == 2
     assert upright(*page, "--families", "wave.py")[0] == 0

@@ -381,7 +381,9 @@ def test_sizes_and_limits_below_one_are_refused(tmp_path: Path, option: str) -> 
 
 def test_a_wrong_name_lists_the_right_ones() -> None:
     assert {"folder:DIR", "glyphs", "npz:FILE"} <= set(data_names())
-    with pytest.raises(ValueError, match=r"'glyfs': choose from .*folder:DIR.*glyphs.*npz:FILE"):
+    with pytest.raises(
+        ValueError, match=r"'glyfs' \(nearest: glyphs\); there are .*folder:DIR.*glyphs.*npz:FILE"
+    ):
         load_data("glyfs")
 
 
@@ -412,5 +414,5 @@ def test_a_wrong_split_or_limit_is_refused() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="'glyphs' exists already"):
+    with pytest.raises(ValueError, match="another data set is called 'glyphs'"):
         data_set("glyphs")(lambda _: LabelledImages(IMAGES, LABELS, ("a", "b")))

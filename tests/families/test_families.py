@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from drawn import noise
 from reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
-from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, base, family
+from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, family
 from upright.transforms import Random
 from upright.warp import FILLS, Fill, Interpolation
 
@@ -366,12 +365,8 @@ class Light(OfPixels):
 
 class TestOfOnesOwn:
     @pytest.fixture(autouse=True)
-    def _known_again(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(base, "FAMILIES", FAMILIES)
-        before = dict(FAMILIES)
-        yield
-        FAMILIES.clear()
-        FAMILIES.update(before)
+    def _known_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
 
     def made(self, called: str, *axes: Axis) -> type[Family]:
         class Own(OfPixels):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from upright.cli import main
 from upright.data import LabelledImages
-from upright.models import network, network_forms, registry
+from upright.models import NETWORKS, network, network_forms
 from upright.train import Recipe, TrainedRun, train
 
 Plan = dict[int, Callable[[Tensor], Tensor]]
@@ -95,7 +95,7 @@ def build_tiny(plan: Plan, dropout: str | None, *, classes: int, channels: int) 
 def register_tiny(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Make ``tiny`` and ``tiny-dropout`` known for one test, and give the plan that they follow."""
     network_forms()  # once all networks are known: those first met later would be lost again
-    monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     plan: Plan = {}
     network("tiny", r"tiny(-dropout)?")(partial(build_tiny, plan))
     return plan

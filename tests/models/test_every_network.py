@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from every_network import KINDS, each_kind
 from tiny_runs import colours, newest, tiny_recipe
-from upright.models import build_network, registry
+from upright.models import NETWORKS, build_network
 from upright.objective import evaluation_mode
 from upright.train import load_network, train
 from upright.train.learner import Learner
@@ -28,7 +28,7 @@ def tiny_train(name: str, path: Path, **options: Any) -> nn.Module:
 
 
 def test_each_registered_network_is_among_those_that_are_tested() -> None:
-    ours = [each for each in registry._NETWORKS if each.build.__module__.startswith("upright.")]
+    ours = [each for each in NETWORKS.entries if each.value.__module__.startswith("upright.")]
     assert ours
     for known in ours:  # other tests may have registered networks of their own
         assert any(known.pattern.fullmatch(name) for name in KINDS), known.form

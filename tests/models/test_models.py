@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import upright.models
 from every_network import every_network
 from upright import SuspiciousInput
-from upright.models import build_network, network, network_forms, registry, resnet
+from upright.models import NETWORKS, build_network, network, network_forms, resnet
 from upright.models.layers import Standardise
 from upright.models.resnet import Block
 
@@ -227,7 +227,7 @@ def test_the_global_seed_alone_decides_the_first_weights(name: str) -> None:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
 
 
 @pytest.mark.parametrize("name", ["resnet", "ResNet32", "resnet32x", "resnet32x1.2.3", "vgg", ""])

@@ -243,7 +243,10 @@ def test_evaluate_and_oracle_record_the_two_runs(upright):
         (("evaluate", "stn-plus:loc,loc", *DATA), "LocNet(reflection) finds no classes; name a"),
         (("evaluate", "stn-plus:loc,gone", *DATA), "two networks are recorded together by the"),
         (("oracle", "loc", "models.py:make", *DATA), "two networks are recorded together by the"),
-        (("evaluate", "stn-plus:loc", *DATA), "no model is called 'stn-plus:loc'; write"),
+        (
+            ("evaluate", "stn-plus:loc", *DATA),
+            "no model is called 'stn-plus:loc' (nearest: stn-plus:L",
+        ),
         (("oracle", "cls", "cls", *DATA), "cls was trained with std*, which finds no poses"),
     ],
 )

@@ -16,15 +16,14 @@ import torch
 
 import upright
 from markdown_code import PAGES, ROOT, blocks, commands, run_code, run_page, same_output
-from upright.attacks import base, parse_attack
+from upright.attacks import ATTACKS, parse_attack
 from upright.cli import _COMMANDS, _app
 from upright.cli.evaluate import Evaluate
 from upright.cli.train import Train
-from upright.data import registry as data_registry
 from upright.data.glyphs import glyphs
+from upright.data.registry import DATA_SETS
 from upright.families import FAMILIES
-from upright.models import build_network, network_forms
-from upright.models import registry as network_registry
+from upright.models import NETWORKS, build_network, network_forms
 from upright.objective import notation
 from upright.train import Recipe
 
@@ -35,17 +34,15 @@ EXTEND = ROOT / "examples" / "extend"
 def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     """What a page registers, imports, draws and writes is gone after it."""
     network_forms()  # once all networks are known: those first met later would be lost again
-    monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
-    monkeypatch.setattr(network_registry, "_NETWORKS", list(network_registry._NETWORKS))
-    monkeypatch.setattr(data_registry, "_entries", dict(data_registry._entries))
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
+    monkeypatch.setattr(DATA_SETS, "_entries", dict(DATA_SETS._entries))
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
-    families = dict(FAMILIES)
+    monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
     monkeypatch.syspath_prepend(str(EXTEND))
     monkeypatch.chdir(tmp_path)
     with torch.random.fork_rng():
         yield
-    FAMILIES.clear()  # the very dict, which several modules hold
-    FAMILIES.update(families)
     for file in EXTEND.glob("*.py"):
         sys.modules.pop(file.stem, None)
 

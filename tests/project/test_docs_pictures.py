@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from markdown_code import PAGES, ROOT
-from upright.attacks import base
-from upright.data import registry as data_registry
-from upright.models import registry
+from upright.attacks import ATTACKS
+from upright.data.registry import DATA_SETS
+from upright.models import NETWORKS, network_forms
 from upright.objective import notation
 from upright.train import Recipe, train
 
@@ -20,11 +20,11 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def test_pictures_can_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.build_network("convnet")  # all that this package registers is there before it is kept
-    monkeypatch.setattr(data_registry, "_entries", dict(data_registry._entries))
-    monkeypatch.setattr(base, "_NAMES", list(base._NAMES))
+    network_forms()  # all that this package registers is there before it is kept
+    monkeypatch.setattr(DATA_SETS, "_entries", dict(DATA_SETS._entries))
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
-    monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for number, objective in ((0, "std"), (3, "std*")):
         recipe = Recipe(

@@ -18,7 +18,8 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from upright import evaluate
-from upright.sources import load_model, model_names, model_source, registry
+from upright.sources import load_model, model_names, model_source
+from upright.sources.registry import SOURCES
 from upright.sources.sized import Sized
 from upright.sources.timm_models import load_timm
 
@@ -191,7 +192,7 @@ class TestNames:
             load_model(str(tmp_path / f"net.{suffix}"))
 
     def test_a_new_kind_is_one_function_and_goes_before_modules(self, monkeypatch):
-        monkeypatch.setattr(registry, "_SOURCES", list(registry._SOURCES))
+        monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))
 
         @model_source("attic:NAME", "attic:(.+)")
         def load(name: str, *, device: torch.device):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from crew import Crew, FailedError
 from spaces import rigid_box
 from tiny_runs import Plan, Planned, build_tiny, colours, lines, names, sending, tiny_recipe
-from upright.models import network, network_forms, registry
+from upright.models import NETWORKS, network, network_forms
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
@@ -38,7 +38,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
 @pytest.fixture(autouse=True)
 def networks(monkeypatch: pytest.MonkeyPatch) -> None:
     network_forms()
-    monkeypatch.setattr(registry, "_NETWORKS", list(registry._NETWORKS))
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     register(on_this_rank={})
 
 

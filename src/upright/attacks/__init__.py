@@ -1,6 +1,7 @@
 """Searches for the worst pose: one file for each attack."""
 
 from upright.attacks.base import (
+    ATTACKS,
     Attack,
     CandidateSearch,
     Rounds,
@@ -17,6 +18,7 @@ from upright.attacks.random import RandomSearch
 from upright.attacks.refine import RefiningSearch
 
 __all__ = [
+    "ATTACKS",
     "Attack",
     "CandidateSearch",
     "GridSearch",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,9 +11,11 @@ import torch
 from torch import Tensor
 
 from upright.pose import Pose
+from upright.registry import Registry
 from upright.space import Space
 
 __all__ = [
+    "ATTACKS",
     "Attack",
     "CandidateSearch",
     "RoundSearch",
@@ -151,28 +152,17 @@ def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
 
 Build = Callable[..., Attack]
 
-
-@dataclass(frozen=True)
-class _Name:
-    form: str
-    pattern: re.Pattern[str]
-    build: Build
+ATTACKS: Registry[Build] = Registry("attack", any_case=True)
+"""What makes attacks of their names."""
 
 
-_NAMES: list[_Name] = []
-
-
-def attack_name(form: str, pattern: str) -> Callable[[Build], Build]:
+def attack_name(form: str, pattern: str, *, about: str = "") -> Callable[[Build], Build]:
     """Teach ``parse_attack`` a name: what ``pattern`` captures goes to the decorated function.
 
-    ``form`` is how error messages write the name. Upper and lower case are the same.
+    ``form`` is how messages and help write the name, ``about`` what help says of it. Upper and
+    lower case are the same.
     """
-
-    def register(build: Build) -> Build:
-        _NAMES.append(_Name(form, re.compile(pattern, re.IGNORECASE), build))
-        return build
-
-    return register
+    return ATTACKS.register(form, pattern, about=about)
 
 
 def parse_attack(name: str) -> Attack:
@@ -181,8 +171,5 @@ def parse_attack(name: str) -> Attack:
     >>> parse_attack("grid-775"), parse_attack("Wo-10")
     (GridSearch(counts=(5, 5, 31)), RandomSearch(tries=10))
     """
-    for known in _NAMES:
-        if match := known.pattern.fullmatch(name.strip()):
-            return known.build(*match.groups())
-    forms = ", ".join(known.form for known in _NAMES)
-    raise ValueError(f"no attack is called {name!r}; the names are {forms}")
+    found = ATTACKS.find(name.strip())
+    return found.value(*found.groups)

@@ -68,11 +68,10 @@ def usual_grid(space: Space, most: int = 7500) -> GridSearch:
 _PAPER_GRIDS: dict[str, tuple[int, ...]] = {"775": (5, 5, 31), "7500": (10, 10, 75)}
 
 
-@attack_name("grid-775, grid-7500", r"grid-(775|7500)")
-def _paper_grid(size: str) -> GridSearch:
-    return GridSearch(_PAPER_GRIDS[size])
-
-
-@attack_name("grid-AxBxC, a count for each axis (as in grid-5x5x31)", r"grid-(\d+(?:x\d+)*)")
-def _any_grid(counts: str) -> GridSearch:
-    return GridSearch(tuple(map(int, counts.lower().split("x"))))
+@attack_name(
+    "grid-775, grid-7500, grid-AxBxC (as in grid-5x5x31)",
+    r"grid-(\d+(?:x\d+)*)",
+    about="the paper's grids, or a count for each axis",
+)
+def _grid(counts: str) -> GridSearch:
+    return GridSearch(_PAPER_GRIDS.get(counts) or tuple(map(int, counts.lower().split("x"))))

@@ -119,6 +119,6 @@ def _with_gradient(score: Score, pose: Pose) -> Tensor:
         ) from error
 
 
-@attack_name("s-pgd", r"s-?pgd")
+@attack_name("s-pgd", r"s-?pgd", about="gradient ascent, for models that have gradients")
 def _spatial_pgd() -> SpatialPGD:
     return SpatialPGD()

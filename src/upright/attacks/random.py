@@ -39,11 +39,11 @@ class RandomSearch(CandidateSearch):
         return poses.like(poses.values.transpose(0, 1))
 
 
-@attack_name("rnd", "rnd")
+@attack_name("rnd", "rnd", about="a random pose")
 def _random() -> RandomSearch:
     return RandomSearch(1)
 
 
-@attack_name("wo-K (as in wo-10)", r"wo-(\d+)")
+@attack_name("wo-K (as in wo-10)", r"wo-(\d+)", about="the worst of K random poses")
 def _worst_of(tries: str) -> RandomSearch:
     return RandomSearch(int(tries))

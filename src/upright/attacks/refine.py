@@ -200,6 +200,10 @@ def _ratio(axes: int) -> float:
     return root
 
 
-@attack_name("refine-N (as in refine-1000), refine-N+rnd", r"refine-(\d+)(\+rnd)?")
+@attack_name(
+    "refine-N (as in refine-1000), refine-N+rnd",
+    r"refine-(\d+)(\+rnd)?",
+    about="at most N poses, more of them where the loss is high; +rnd moves them at random",
+)
 def _refine(passes: str, shifted: str | None) -> RefiningSearch:
     return RefiningSearch(int(passes), shifted is not None)

@@ -6,18 +6,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
+from tyro.extras import literal_type_from_choices
 
 from upright.cli.messages import say
 from upright.cli.table import roomy_console
 from upright.data.download import Progress
 from upright.data.fetch import Fetched, Via
 from upright.data.fetch import fetch as fetch_set
+from upright.data.known import KNOWN
 from upright.data.recognise import BY_MD5, in_words
 from upright.data.store import Stored, cache_folder, installed
 from upright.data.store import check as check_set
@@ -25,7 +27,10 @@ from upright.terminal import plain_console, plain_text, printable, tell
 
 __all__ = ["check", "fetch", "list_sets"]
 
-Name = Literal["cifar10", "cifar100", "svhn"]
+if TYPE_CHECKING:
+    Name = str
+else:
+    Name = literal_type_from_choices(tuple(KNOWN))
 
 
 def fetch(

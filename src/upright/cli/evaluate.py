@@ -18,6 +18,7 @@ from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
 from upright.cli.messages import is_watched, one_voice, say
+from upright.cli.names import attack_help, data_help, model_help
 from upright.cli.options import STDOUT, parse_device, parse_space, run_families, writable
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
@@ -58,23 +59,22 @@ _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 class Evaluate:
     """Measure a classifier's accuracy under the worst small transformation, of any kind."""
 
-    model: Positional[Annotated[str, arg(metavar="MODEL")]]
-    """FILE.py:FACTORY, package.module:FACTORY, timm:NAME, FILE.onnx, FILE.pt2 of torch.export,
-    FILE.pt of torch.jit, the folder of a run of `upright train`, a trained zoo:NAME of
-    `upright zoo list`, or stn-plus:LOCNET,CLASSIFIER of two runs; tta-10:MODEL averages its logits
-    over 10 random poses of the paper's space, tta-grid-3x3x5:MODEL over a grid of them.
-    FACTORY is called without arguments. The model takes images in [0, 1] and gives logits. Files
-    of models are programs, those of ONNX, too: give only those that you trust."""
-    data: Annotated[str, arg(metavar="DATA")]
-    """glyphs, npz:FILE, folder:DIR (a sub-folder for each class, or train/ and test/ with these),
-    or another data set by name."""
+    model: Positional[Annotated[str, arg(metavar="MODEL", help=model_help())]]
+    data: Annotated[str, arg(metavar="DATA", help=data_help())]
     attack: UseAppendAction[
-        Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]
+        Annotated[
+            tuple[str, ...],
+            arg(
+                metavar="NAME",
+                help=attack_help(
+                    "How to search for the worst pose; several times for several attacks:",
+                    "Without, a grid: of the paper's space grid-775, of others with the counts "
+                    "that are usual for their axes.",
+                ),
+                help_behavior_hint="",
+            ),
+        ]
     ] = ()
-    """How to search for the worst pose: grid-775, grid-7500, grid-5x5x31 (a count for each axis),
-    wo-10, rnd, s-pgd or refine-1000 (at most so many poses, more of them where the loss is high).
-    Give it several times for several attacks. Without it, a grid is run: of the paper's space
-    grid-775, of others with the counts that are usual for their axes."""
     include_identity: bool = False
     """Let every attack try images as they are, too: wo-K, rnd and s-pgd leave that out, as in the
     paper, so that they may end above natural accuracy."""

@@ -12,6 +12,7 @@ from upright.attacks import usual_grid
 from upright.checks import check_at_least_1
 from upright.cli.measured import Measured
 from upright.cli.messages import is_watched
+from upright.cli.names import attack_help, data_help
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
@@ -30,8 +31,18 @@ def oracle_command(
     locnet: Positional[Annotated[Path, arg(metavar="LOCNET")]],
     classifier: Positional[Annotated[str, arg(metavar="CLASSIFIER")]],
     *,
-    data: Annotated[str, arg(metavar="DATA")],
-    attack: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
+    data: Annotated[str, arg(metavar="DATA", help=data_help())],
+    attack: Annotated[
+        str | None,
+        arg(
+            metavar="NAME",
+            help=attack_help(
+                "How to search for the worst pose, with the LocNet's fill:",
+                "Without, a grid over the space, of the paper's grid-775.",
+            ),
+            help_behavior_hint="",
+        ),
+    ] = None,
     space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None,
     max_translation: Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")] = None,
     max_rotation: Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")] = None,
@@ -48,9 +59,8 @@ def oracle_command(
     Args:
         locnet: Folder of a run of `upright train "LocNet(black)"`.
         classifier: Any model that `upright evaluate` takes.
-        data: glyphs, npz:FILE, folder:DIR, or another data set by name.
-        attack: How to search for the worst pose, with the LocNet's fill: grid-775, wo-10 or s-pgd;
-            without, a grid over the space, of the paper's grid-775.
+        data: The images, see ``load_data``.
+        attack: How to search for the worst pose, see ``parse_attack``.
         space: What images are changed by, as in "shift(3px) rotate(30)", the paper's; of the
             families that the LocNet finds.
         max_translation: Farthest shift along each axis, in pixels (3) or of the size (10%).

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from upright.cli.messages import is_watched, one_voice, say
+from upright.cli.names import data_help, network_help
 from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
 from upright.objective import parse_objective
 from upright.terminal import tell
@@ -31,17 +32,10 @@ class Train:
     """std, std*, or Reg(batch, def) as in the paper: "KL(rob, Wo-10)", "KL-C(mix, S-PGD)"; or
     "LocNet(black)", the first stage of stn-plus.
     Several are trained side by side, each in a folder of its own below DIR."""
-    data: Annotated[str, arg(metavar="DATA")]
-    """glyphs, cifar10, cifar100, svhn, npz:FILE or folder:DIR."""
+    data: Annotated[str, arg(metavar="DATA", help=data_help())]
     out: Annotated[Path, arg(metavar="DIR")]
     """The run's folder: recipe, log and checkpoints."""
-    model: Annotated[str, arg(metavar="NETWORK")] = "resnet32"
-    """resnet32, another depth 6n+2 such as resnet14, or a width such as resnet14x0.5: networks for
-    small images, of which resnet50 is one, and not ImageNet's; convnet; gresnet44, or
-    gresnet44-pool; stn18, etn18 or stn-affine18, with 10, 18 or 34 layers. Or your own, as
-    FILE.py:FACTORY or package.module:FACTORY: a class or a function that gives an nn.Module for
-    images in [0, 1], called with classes= (or num_classes=) and channels= (or in_channels=,
-    in_chans=) where it has such parameters."""
+    model: Annotated[str, arg(metavar="NETWORK", help=network_help())] = "resnet32"
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""

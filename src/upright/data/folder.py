@@ -73,7 +73,12 @@ def _has_parts(location: str) -> bool:
     return bool(_parts(Path(location)))
 
 
-@data_set("folder:DIR", resizes=True, has_parts=_has_parts)
+@data_set(
+    "folder:DIR",
+    resizes=True,
+    has_parts=_has_parts,
+    about="a sub-folder for each class, or train/ and test/ with these",
+)
 def _folder(request: Request) -> LabelledImages:
     return read_folder(
         request.location,

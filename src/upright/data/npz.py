@@ -57,7 +57,7 @@ def _has_parts(location: str) -> bool:
         return any(name.startswith(("train_images.", "test_images.")) for name in file.namelist())
 
 
-@data_set("npz:FILE", has_parts=_has_parts)
+@data_set("npz:FILE", has_parts=_has_parts, about="arrays images and labels")
 def _npz(request: Request) -> LabelledImages:
     return read_npz(request.location, split=request.split, limit=request.limit)
 

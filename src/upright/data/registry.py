@@ -5,14 +5,17 @@ A name stands alone (`glyphs`) or before a place (`npz:FILE`, `folder:DIR`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from upright.checks import warn_if_one_class
 from upright.data.images import LabelledImages
+from upright.registry import Registry
 
 __all__ = [
+    "DATA_SETS",
     "Reader",
     "Request",
     "Split",
@@ -53,7 +56,7 @@ Reader = Callable[[Request], LabelledImages]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _DataSet:
     usage: str
     read: Reader
     resizes: bool
@@ -63,12 +66,24 @@ class _Entry:
     def placeholder(self) -> str:
         return self.usage.partition(":")[2]
 
+    def __call__(self, request: Request) -> LabelledImages:
+        return self.read(request)
 
-_entries: dict[str, _Entry] = {}
+    @property
+    def __wrapped__(self) -> Reader:
+        return self.read
+
+
+DATA_SETS: Registry[_DataSet] = Registry("data set")
+"""What answers requests, by the name before the colon."""
 
 
 def data_set(
-    usage: str, *, resizes: bool = False, has_parts: Callable[[str], bool] = lambda _: True
+    usage: str,
+    *,
+    resizes: bool = False,
+    has_parts: Callable[[str], bool] = lambda _: True,
+    about: str = "",
 ) -> Callable[[Reader], Reader]:
     """Register a reader as `name`, or as `name:PLACE` where it needs to be told a place.
 
@@ -76,13 +91,13 @@ def data_set(
         usage: As people type it and as messages list it, such as `glyphs` or `npz:FILE`.
         resizes: Whether the reader honours `resize` and `center_crop`.
         has_parts: Whether the data at a place have a part for each split, and not one for both.
+        about: What help says of it.
     """
 
     def register(read: Reader) -> Reader:
-        name = usage.partition(":")[0]
-        if name in _entries:
-            raise ValueError(f"a data set named {name!r} exists already: choose another name")
-        _entries[name] = _Entry(usage, read, resizes, has_parts)
+        # With or without a place: who forgets it is told how the name is written.
+        pattern = f"{re.escape(usage.partition(':')[0])}(?::((?s:.*)))?"
+        DATA_SETS.register(usage, pattern, about=about)(_DataSet(usage, read, resizes, has_parts))
         return read
 
     return register
@@ -90,13 +105,13 @@ def data_set(
 
 def data_names() -> tuple[str, ...]:
     """What `load_data` understands, sorted, such as `glyphs` and `npz:FILE`."""
-    return tuple(sorted(entry.usage for entry in _entries.values()))
+    return tuple(DATA_SETS)
 
 
 def has_parts(name: str) -> bool:
     """Whether train and test are different images of the data set that `load_data` reads so."""
-    entry, location = _find(name)
-    return entry.has_parts(location)
+    known, location = _find(name)
+    return known.has_parts(location)
 
 
 def can_resize(name: str) -> bool:
@@ -130,21 +145,19 @@ def load_data(
         raise ValueError(f"no split is called {split!r}: choose train or test")
     if limit is not None and limit < 1:
         raise ValueError(f"a limit of {limit} leaves no image: give at least 1, or None for all")
-    entry, location = _find(name)
-    if not entry.resizes and (resize is not None or center_crop is not None):
-        able = ", ".join(sorted(other.usage for other in _entries.values() if other.resizes))
-        raise ValueError(f"{entry.usage} has images of one size: resize and crop only {able}")
-    data = entry.read(Request(location, split, limit, seed, resize, center_crop))
+    known, location = _find(name)
+    if not known.resizes and (resize is not None or center_crop is not None):
+        able = ", ".join(form for form, other in DATA_SETS.items() if other.resizes)
+        raise ValueError(f"{known.usage} has images of one size: resize and crop only {able}")
+    data = known(Request(location, split, limit, seed, resize, center_crop))
     if len(data) == limit and len(data.classes) > 1:
         warn_if_one_class(set(data.labels.unique().tolist()), len(data))
     return data
 
 
-def _find(name: str) -> tuple[_Entry, str]:
-    key, _, location = name.partition(":")
-    entry = _entries.get(key)
-    if entry is None:
-        raise ValueError(f"no data set is called {name!r}: choose from {', '.join(data_names())}")
-    if bool(location) != bool(entry.placeholder):
-        raise ValueError(f"{name!r} is not how this data set is written: write {entry.usage}")
-    return entry, location
+def _find(name: str) -> tuple[_DataSet, str]:
+    found = DATA_SETS.find(name)
+    known, location = found.value, found.groups[0] or ""
+    if bool(location) != bool(known.placeholder):
+        raise ValueError(f"{name!r} is not how this data set is written: write {known.usage}")
+    return known, location

@@ -22,4 +22,4 @@ def _read(name: str, request: Request) -> LabelledImages:
 
 
 for _name in KNOWN:
-    data_set(_name)(partial(_read, _name))
+    data_set(_name, about="from `upright data fetch`")(partial(_read, _name))

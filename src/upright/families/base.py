@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from upright.families.axis import Axis
+from upright.registry import Registry
 
 __all__ = [
     "FAMILIES",
@@ -110,7 +111,17 @@ class OfPixels(Family):
         """
 
 
-FAMILIES: dict[str, type[Family]] = {}
+FAMILIES: Registry[type[Family]] = Registry(
+    "family",
+    any_case=True,
+    alphabetical=False,
+    synonyms={
+        **dict.fromkeys(("translate", "translation"), "shift"),
+        **dict.fromkeys(("rotation", "turn", "angle"), "rotate"),
+        **dict.fromkeys(("scale", "resize"), "zoom"),
+        **dict.fromkeys(("color", "colour"), "saturation"),
+    },
+)
 """All families by name."""
 
 RESERVED = frozenset(
@@ -149,19 +160,12 @@ def family(kind: _Kind) -> _Kind:
     if reserved := sorted(RESERVED & {axis.name for axis in kind.axes}):
         raise ValueError(f"poses have something else called {', '.join(reserved)}: rename the axis")
     taken = {
-        axis.name for known in FAMILIES.values() for axis in known.axes if not _same(known, kind)
+        axis.name for name, known in FAMILIES.items() for axis in known.axes if name != kind.name
     }
     if clash := taken & {axis.name for axis in kind.axes}:
         raise ValueError(f"another family has an axis called {', '.join(sorted(clash))}")
-    if kind.name in FAMILIES and not _same(FAMILIES[kind.name], kind):
-        raise ValueError(f"another family is called {kind.name!r}")
-    FAMILIES[kind.name] = kind
+    FAMILIES.register(kind.name)(kind)
     return kind
-
-
-def _same(one: type[Family], other: type[Family]) -> bool:
-    """Whether one class is the other, perhaps of a file that was loaded twice."""
-    return (one.name, one.__qualname__) == (other.name, other.__qualname__)
 
 
 Entry = Tensor | float

@@ -6,7 +6,6 @@ shifted, which is the paper's convention.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 import re
@@ -22,6 +21,7 @@ from upright.families.base import FAMILIES, Family, OfPixels, Size, Spatial, mat
 from upright.families.rotate import Rotate
 from upright.families.shift import Shift
 from upright.families.zoom import Zoom
+from upright.registry import UnknownNameError
 
 __all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
 
@@ -205,13 +205,6 @@ def _kind(numbered: tuple[int, Family]) -> tuple[bool, int]:
     return spatial, -1 if spatial else place
 
 
-_ELSEWHERE = {
-    **dict.fromkeys(("translate", "translation"), "shift"),
-    **dict.fromkeys(("rotation", "turn", "angle"), "rotate"),
-    **dict.fromkeys(("scale", "resize"), "zoom"),
-    **dict.fromkeys(("color", "colour"), "saturation"),
-}
-"""What families are called by others."""
 _FAMILY = re.compile(r"\s*([\w.-]+)\s*(?:\(([^()]*)\))?(?=\s|$)")
 
 
@@ -238,16 +231,13 @@ def chain_of(text: str) -> Chain:
 
 
 def _family(name: str, limits: str | None) -> Family:
-    kind = FAMILIES.get(name.lower())
-    if kind is None:
-        alike = difflib.get_close_matches(name.lower(), FAMILIES, 1, 0.5)
-        near = _ELSEWHERE.get(name.lower()) or "".join(alike)
-        hint = f" (nearest: {near})" if near else ""
+    try:
+        kind = FAMILIES.find(name).value
+    except UnknownNameError as error:
         raise UnknownFamilyError(
-            f"no family is called {name!r}{hint}; there are {', '.join(FAMILIES)}, and of your own "
-            f"those whose file you import, or name on the command line as FILE.py:NAME or by "
-            f"--families FILE.py: write {GRAMMAR}"
-        )
+            f"{error}, and of your own those whose file you import, or name on the command line as "
+            f"FILE.py:NAME or by --families FILE.py: write {GRAMMAR}"
+        ) from None
     try:
         return kind() if limits is None else kind().limited(limits.split(","))
     except ValueError as error:

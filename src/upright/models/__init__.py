@@ -7,10 +7,11 @@ from upright.models.fused import (
     has_triton,
     in_half_precision,
 )
-from upright.models.registry import build_network, network, network_forms
+from upright.models.registry import NETWORKS, build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
+    "NETWORKS",
     "FusedResNet",
     "FusedTraining",
     "ResNet",

@@ -15,7 +15,11 @@ from upright.models.registry import network
 __all__ = ["convnet"]
 
 
-@network("convnet (or convnet2 for twice the channels)", r"convnet([0-9.]*)")
+@network(
+    "convnet (or convnet2 for twice the channels)",
+    r"convnet([0-9.]*)",
+    about="small, for demos and tests",
+)
 def convnet(width: str | float = 1, *, classes: int = 10, channels: int = 3) -> nn.Sequential:
     """Build the network; ``width`` multiplies its channels."""
     if width and not re.fullmatch(r"\d*\.?\d+|\d+\.", str(width)):

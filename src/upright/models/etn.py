@@ -97,6 +97,7 @@ def _pad(x: Tensor, cyclic: bool) -> Tensor:
 @network(
     "etn10, etn18 or etn34 (or etn10x0.25 for a quarter of the channels)",
     r"etn(10|18|34)(?:x(\d*\.?\d+))?",
+    about="equivariant transformers",
 )
 def etn(
     depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3

@@ -129,6 +129,7 @@ def _check(depth: int, down: str, head: str) -> None:
     "gresnetD with D = 6n+2 (as in gresnet44; gresnet14x0.5 for half the channels, gresnet44-pool "
     "to turn with the image exactly, gresnet44-pool-invariant for logits that stay the same)",
     r"gresnet(\d+)(?:x(\d*\.?\d+))?(-pool)?(-invariant)?",
+    about="group convolutions",
 )
 def gresnet(
     depth: str | int = 44,

@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import nn
 
-__all__ = ["build_network", "network", "network_forms"]
+from upright.registry import Registry, UnknownNameError
+
+__all__ = ["NETWORKS", "build_network", "network", "network_forms"]
 
 Build = Callable[..., nn.Module]
 
 
-@dataclass(frozen=True)
-class _Network:
-    form: str
-    pattern: re.Pattern[str]
-    build: Build
+NETWORKS: Registry[Build] = Registry("network")
+"""What builds networks from their names; those of this package once ``network_forms`` was asked."""
 
 
-_NETWORKS: list[_Network] = []
-
-
-def network(form: str, pattern: str) -> Callable[[Build], Build]:
+def network(form: str, pattern: str, *, about: str = "") -> Callable[[Build], Build]:
     """Register a network: what ``pattern`` captures of its name goes to the decorated function.
 
     The function also takes the keywords ``classes`` and ``channels``, and returns a module that
-    maps float images in [0, 1] to logits: normalisation is its own business. ``form`` is how error
-    messages write the name.
+    maps float images in [0, 1] to logits: normalisation is its own business. ``form`` is how
+    messages and help write the name, ``about`` what help says of it.
     """
-
-    def register(build: Build) -> Build:
-        _NETWORKS.append(_Network(form, re.compile(pattern), build))
-        return build
-
-    return register
+    return NETWORKS.register(form, pattern, about=about)
 
 
 def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Module:
@@ -47,20 +36,17 @@ def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Modu
     464154
     """
     _import_all()
-    for known in _NETWORKS:
-        if match := known.pattern.fullmatch(name):
-            return known.build(*match.groups(), classes=classes, channels=channels)
-    forms = ", ".join(network_forms())
-    raise ValueError(
-        f"no network is called {name!r}; the names are {forms}, and to train your own, "
-        "FILE.py:FACTORY"
-    )
+    try:
+        found = NETWORKS.find(name)
+    except UnknownNameError as error:
+        raise ValueError(f"{error}, and to train your own, FILE.py:FACTORY") from None
+    return found.value(*found.groups, classes=classes, channels=channels)
 
 
 def network_forms() -> list[str]:
     """List how networks are named."""
     _import_all()
-    return [known.form for known in _NETWORKS]
+    return list(NETWORKS)
 
 
 def _import_all() -> None:

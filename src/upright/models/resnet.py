@@ -104,6 +104,7 @@ def _initialise(model: nn.Module) -> None:
 @network(
     "resnetD with D = 6n+2 (as in resnet32, or resnet14x0.5 for half the channels)",
     r"resnet(\d+)(?:x(\d*\.?\d+))?(?:-epsilon(\d*\.?\d+))?",
+    about="the paper's network; resnet50 is not ImageNet's",
 )
 def resnet(
     depth: str | int,

@@ -58,6 +58,7 @@ class DirectPredictor(nn.Module):
 @network(
     "stn10, stn18 or stn34 (or stn10x0.25 for a quarter of the channels)",
     r"stn(10|18|34)(?:x(\d*\.?\d+))?",
+    about="three spatial transformers",
 )
 def stn(
     depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3
@@ -67,7 +68,11 @@ def stn(
     return _build(coordinates, int(depth), float(width or 1), classes, channels, bounded=True)
 
 
-@network("stn-affine10, stn-affine18 or stn-affine34", r"stn-affine(10|18|34)(?:x(\d*\.?\d+))?")
+@network(
+    "stn-affine10, stn-affine18 or stn-affine34",
+    r"stn-affine(10|18|34)(?:x(\d*\.?\d+))?",
+    about="one spatial transformer, for affine maps",
+)
 def stn_affine(
     depth: str | int, width: str | float | None = None, *, classes: int = 10, channels: int = 3
 ) -> Straightening:

@@ -19,7 +19,12 @@ AVERAGED = re.compile(r"tta-(\d+|grid-[^:]+):(.+)")
 """Its name, and in it the poses and the name of the other model."""
 
 
-@model_source("tta-10:MODEL or tta-grid-3x3x5:MODEL", AVERAGED.pattern, prefix=True)
+@model_source(
+    "tta-10:MODEL or tta-grid-3x3x5:MODEL",
+    AVERAGED.pattern,
+    prefix=True,
+    about="logits averaged over 10 random poses of the paper's space, or over a grid",
+)
 def load_averaged(poses: str, name: str, *, device: torch.device) -> Model:
     """Load a model that averages its logits over random poses, or over a grid of poses."""
     wanted = int(poses) if poses.isdecimal() else poses

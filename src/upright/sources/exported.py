@@ -21,7 +21,7 @@ from upright.sources.sized import Sized
 __all__ = ["load_exported"]
 
 
-@model_source("FILE.pt2", r"(.+\.pt2)")
+@model_source("FILE.pt2", r"(.+\.pt2)", about="of torch.export")
 def load_exported(name: str, *, device: torch.device) -> Model:
     """Load an exported program; one that was exported for a fixed batch size takes any."""
     path = need_file(name)

@@ -16,13 +16,15 @@ from upright.sources.registry import model_source
 __all__ = ["load_from_file", "load_from_module"]
 
 
-@model_source("FILE.py:FACTORY", FILE.pattern)
+@model_source("FILE.py:FACTORY", FILE.pattern, about="called without arguments")
 def load_from_file(file: str, factory: str | None, *, device: torch.device) -> Model:
     """Run a Python file and call a function of it."""
     return _model(from_file(file, factory or ""), device)
 
 
-@model_source("package.module:FACTORY", MODULE.pattern, fallback=True)
+@model_source(
+    "package.module:FACTORY", MODULE.pattern, fallback=True, about="called without arguments"
+)
 def load_from_module(name: str, factory: str, *, device: torch.device) -> Model:
     """Import a module, also from the current folder, and call a function of it."""
     return _model(from_module(name, factory), device)

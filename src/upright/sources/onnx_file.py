@@ -58,7 +58,7 @@ class OnnxModel:
         return torch.from_numpy(logits).to(images.device)
 
 
-@model_source("FILE.onnx", r"(.+\.onnx)")
+@model_source("FILE.onnx", r"(.+\.onnx)", about="run by onnxruntime")
 def load_onnx(name: str, *, device: torch.device) -> Model:
     """Load an ONNX model; one that was exported for a fixed batch size takes any.
 

@@ -2,56 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from upright.checks import Model
+from upright.registry import Registry, UnknownNameError
 
-__all__ = ["load_model", "model_names", "model_source", "unknown_model"]
+__all__ = ["SOURCES", "load_model", "model_names", "model_source", "unknown_model"]
 
 Load = Callable[..., Model]
 
 
-@dataclass(frozen=True)
-class _Source:
-    form: str
-    pattern: re.Pattern[str]
-    load: Load
-    rank: int
-    """Sources of lower rank are asked first."""
-
-
-_SOURCES: list[_Source] = []
+SOURCES: Registry[Load] = Registry("model")
+"""What loads models, by the kinds of their names."""
 
 _WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors")
 
 
 def model_source(
-    form: str, pattern: str, *, prefix: bool = False, fallback: bool = False
+    form: str, pattern: str, *, prefix: bool = False, fallback: bool = False, about: str = ""
 ) -> Callable[[Load], Load]:
     """Teach ``load_model`` a kind of name.
 
     Args:
         form: as people type it and as messages list it, such as ``timm:NAME``.
         pattern: matches the whole name; its groups go to the decorated function, with ``device``.
-        prefix: ask this source before all others, since what follows is the name of another model.
+        prefix: ask this source before all others, since what follows may be like another's name.
         fallback: ask this source only for names that no other source knows.
+        about: what help says of it.
     """
-
-    def register(load: Load) -> Load:
-        _SOURCES.append(_Source(form, re.compile(pattern), load, fallback - prefix))
-        return load
-
-    return register
+    return SOURCES.register(form, pattern, about=about, precedence=prefix - fallback)
 
 
 def model_names() -> tuple[str, ...]:
     """Give the forms of names that ``load_model`` understands, such as ``FILE.onnx``."""
-    return tuple(sorted(source.form for source in _SOURCES))
+    return tuple(SOURCES)
 
 
 def load_model(name: str, *, device: torch.device | str = "cpu") -> Model:
@@ -64,10 +51,11 @@ def load_model(name: str, *, device: torch.device | str = "cpu") -> Model:
         name: one of ``model_names()``, filled in, such as ``my_model.py:make`` or ``net.onnx``.
         device: where the model is to compute.
     """
-    for source in sorted(_SOURCES, key=lambda source: source.rank):
-        if match := source.pattern.fullmatch(name):
-            return source.load(*match.groups(), device=torch.device(device))
-    raise unknown_model(name)
+    try:
+        found = SOURCES.find(name)
+    except UnknownNameError:
+        raise unknown_model(name) from None
+    return found.value(*found.groups, device=torch.device(device))
 
 
 def unknown_model(name: str) -> ValueError:
@@ -78,4 +66,4 @@ def unknown_model(name: str) -> ValueError:
             "and loads them, and name that as FILE.py:FUNCTION; or save the model with torch.jit "
             "or torch.export"
         )
-    return ValueError(f"no model is called {name!r}; write {', '.join(model_names())}")
+    return SOURCES.unknown(name)

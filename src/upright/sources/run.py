@@ -13,7 +13,9 @@ from upright.train import RunDirectory, load_network
 __all__ = ["load_run"]
 
 
-@model_source("RUN-DIRECTORY", r"([^:]+)", fallback=True)
+@model_source(
+    "RUN-DIRECTORY", r"([^:]+)", fallback=True, about="the folder of a run of `upright train`"
+)
 def load_run(name: str, *, device: torch.device) -> Model:
     """Load the newest weights of a run."""
     path = Path(name)

@@ -112,7 +112,12 @@ def load_locator(path: Path) -> RunLocator:
     return RunLocator(load_network(path), recipe.space, objective.fill)
 
 
-@model_source("stn-plus:LOCNET,CLASSIFIER", STN_PLUS.pattern)
+@model_source(
+    "stn-plus:LOCNET,CLASSIFIER",
+    STN_PLUS.pattern,
+    prefix=True,
+    about="two runs, of which the first straightens images",
+)
 def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
     """Load the two runs."""
     locator = load_locator(Path(locnet))

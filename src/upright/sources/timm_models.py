@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import torch
 
 from upright.checks import Model
 from upright.normalised import Normalised
+from upright.registry import similar_names
 from upright.sources.needs import need_library
 from upright.sources.registry import model_source
 
 __all__ = ["load_timm"]
 
 
-@model_source("timm:NAME", r"timm:(.*)")
+@model_source("timm:NAME", r"timm:(.*)", prefix=True, about="with its published weights")
 def load_timm(name: str, *, device: torch.device, pretrained: bool = True) -> Model:
     """Load a network of timm, wrapped so that it takes images in [0, 1]."""
     timm = need_library("timm", extra="timm", wanted=f"timm:{name}")
@@ -32,7 +32,7 @@ def load_timm(name: str, *, device: torch.device, pretrained: bool = True) -> Mo
 
 
 def _similar(timm: Any, name: str) -> str:
-    found = difflib.get_close_matches(name, timm.list_models(), n=5)
+    found = similar_names(name, timm.list_models(), most=5)
     return (
         f"similar names are {', '.join(found)}" if found else "timm.list_models() gives all names"
     )

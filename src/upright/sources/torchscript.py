@@ -20,7 +20,7 @@ from upright.sources.registry import model_source, unknown_model
 __all__ = ["load_torchscript"]
 
 
-@model_source("FILE.pt", r"(.+\.(?:pt|pth|ts|torchscript))")
+@model_source("FILE.pt", r"(.+\.(?:pt|pth|ts|torchscript))", about="of torch.jit")
 def load_torchscript(name: str, *, device: torch.device) -> Model:
     """Load a scripted or traced module."""
     path = need_file(name)

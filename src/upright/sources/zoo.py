@@ -11,7 +11,9 @@ from upright.sources.registry import model_source
 __all__ = ["load_from_zoo"]
 
 
-@model_source("zoo:DATASET/NAME", r"zoo:(.*)")
+@model_source(
+    "zoo:DATASET/NAME", r"zoo:(.*)", prefix=True, about="a trained network of `upright zoo list`"
+)
 def load_from_zoo(name: str, *, device: torch.device) -> Model:
     """Load a network by one of ``upright.zoo.names()``."""
     return zoo.load(name, device=device)

@@ -88,16 +88,16 @@ def _asked(request: Request, spread: Spread) -> LabelledImages:
     return glyphs(count, seed=request.seed, spread=spread, split=request.split)
 
 
-@data_set("glyphs")
+@data_set("glyphs", about="digits that are drawn here, turned and shifted a little")
 def _mild(request: Request) -> LabelledImages:
     return _asked(request, MILD)
 
 
-@data_set("glyphs-none")
+@data_set("glyphs-none", about="the same, all upright")
 def _none(request: Request) -> LabelledImages:
     return _asked(request, NONE)
 
 
-@data_set("glyphs-wide")
+@data_set("glyphs-wide", about="the same, turned and shifted as far as in the paper")
 def _wide(request: Request) -> LabelledImages:
     return _asked(request, WIDE)
