@@ -23,6 +23,7 @@ from upright.data import LabelledImages
 from upright.evaluation import Question, examine
 from upright.families import FAMILIES, Chain
 from upright.measure import FinishedRun, in_precision, load_images
+from upright.objective import parse_objective
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
 from upright.sources import load_model
@@ -60,7 +61,7 @@ def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
     """The runs that are not in the zoo, by their folders."""
     return {
         options.runs / f"{number}-{place}": Recipe(
-            objective=method,
+            objective=parse_objective(method),
             data=options.data,
             model=options.model,
             space=space,

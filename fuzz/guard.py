@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upright.families import UnknownFamilyError
 from upright.objective import GRAMMAR
+from upright.registry import UnknownNameError
 
 __all__ = ["Escape", "Hang", "Target", "attempt", "warm_up"]
 
@@ -78,7 +78,7 @@ def attempt(target: Target, data: bytes, folder: Path, *, alarm: bool = True) ->
             target.read(data, box)
     except ValueError as error:
         # Other subclasses come from other libraries, and do not say what to do.
-        if type(error) not in (ValueError, UnknownFamilyError) or not _is_one_line(str(error)):
+        if type(error) not in (ValueError, UnknownNameError) or not _is_one_line(str(error)):
             raise
         return False
     except OSError as error:

@@ -27,6 +27,7 @@ from rich.table import Column, Table
 from upright.attacks import GridSearch, usual_grid
 from upright.evaluation import Question, examine
 from upright.measure import FinishedRun, Subject, choose_shown, keep, load_images, record_of
+from upright.objective import parse_objective
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
@@ -81,7 +82,7 @@ class _Lines:
         self._tasks = {
             # One more than its steps: the last is the evaluation.
             job: self._bars.add_task(
-                job.recipe.objective, total=job.recipe.steps + 1, doing="waits"
+                str(job.recipe.objective), total=job.recipe.steps + 1, doing="waits"
             )
             for job in jobs
         }
@@ -142,7 +143,7 @@ def main(
         shutil.rmtree(old, ignore_errors=True)
     (out / "records.jsonl").unlink(missing_ok=True)
     outcomes = _run(jobs, console)
-    in_order = [outcomes[job.recipe.objective] for job in jobs]
+    in_order = [outcomes[str(job.recipe.objective)] for job in jobs]
     console.print(_table(in_order, str(_grid(space))))
     page = _report(in_order, out, str(_grid(space)))
     took = f"All of it took {time.perf_counter() - began:.0f} s."
@@ -171,7 +172,7 @@ def _grid(space: Space) -> GridSearch:
 
 def _recipe(method: str, steps: int, space: Space = PAPER) -> Recipe:
     return Recipe(
-        objective=method,
+        objective=parse_objective(method),
         data="glyphs",
         space=space,
         train_images=8000,
@@ -232,7 +233,7 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     shown = choose_shown(data, job.grid, data_name="glyphs", space=job.recipe.space)
     keep(job.out / "saved", subject, shown)
     return Outcome(
-        method=job.recipe.objective,
+        method=str(job.recipe.objective),
         natural=evaluation.natural_accuracy,
         grid=evaluation.attacks[str(job.grid)].accuracy,
         seconds=time.perf_counter() - began,

@@ -35,7 +35,7 @@ def made_up_record(
     digests = {} if known is None else dict(known.variants[0].digests)
     fields: dict[str, Any] = {
         "dataset": recipe.data,
-        "method": recipe.objective,
+        "method": str(recipe.objective),
         "model": recipe.model,
         "seed": recipe.seed,
         "recipe": recipe.as_json(),

@@ -49,8 +49,7 @@ def paper_pair(method="STN+(c) naive", dataset="cifar10", seed=0, batch=64):
 
 
 def pair_record(pair, **changes):
-    fill = "black" if "black" in pair.locnet.objective else "reflection"
-    asked = {"fill": fill} | changes.pop("evaluation", {})
+    asked = {"fill": pair.locnet.objective.fill} | changes.pop("evaluation", {})
     return made_up_record(pair, GRID, evaluation=asked, **changes)
 
 

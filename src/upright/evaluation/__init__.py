@@ -2,7 +2,13 @@
 
 from upright.evaluation.oracle import ORACLE, Locator, Oracle
 from upright.evaluation.question import Precision, Question
-from upright.evaluation.result import AttackResult, ClassAccuracy, Evaluation, Interval
+from upright.evaluation.result import (
+    AttackResult,
+    ClassAccuracy,
+    Evaluation,
+    Interval,
+    SlopeEstimate,
+)
 from upright.evaluation.run import evaluate, examine
 from upright.fooled import FooledPoses
 
@@ -17,6 +23,7 @@ __all__ = [
     "Oracle",
     "Precision",
     "Question",
+    "SlopeEstimate",
     "evaluate",
     "examine",
 ]

@@ -20,6 +20,7 @@ from upright.evaluation.oracle import Oracle
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
 from upright.evaluation.result import Evaluation
+from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
     Move,
     Notes,
@@ -34,7 +35,7 @@ from upright.evaluation.score import (
 from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
-from upright.evaluation.survival import HardestFirst, has_zero, survivors, survivors_of_rounds
+from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.fooled import pack_bits
 from upright.modes import climbing
 from upright.pose import Pose
@@ -279,10 +280,9 @@ class _Examination:
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             elif self.question.only_accuracy and isinstance(attack, RoundSearch):
-                rounds = attack.begin(space, len(chunk), generator=generator)
-                alive = ~(is_fooled(natural) & self.question.include_identity)
-                alive = survivors_of_rounds(score, rounds, alive, attack.passes_per_image)
-                piece.keep(**{f"{name}/fooled": ~alive})
+                fallen = is_fooled(natural) & self.question.include_identity
+                found = self._drive(piece, name, score, space, generator, ~fallen)
+                piece.keep(**{f"{name}/fooled": found.fooled | fallen})
             else:
                 self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
@@ -308,6 +308,9 @@ class _Examination:
             if attack.shared:
                 piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
                 self.kept.once(f"{name}/grid", poses[:, 0].values)
+        elif isinstance(attack, RoundSearch):
+            everyone = torch.ones_like(score.labels, dtype=torch.bool)
+            worst = self._drive(piece, name, score, space, generator, everyone).rounds.worst()
         else:
             worst = attack.search(score, space, count, generator=generator)
         if self.question.include_identity:
@@ -321,6 +324,25 @@ class _Examination:
         )
         if not self.question.only_accuracy:
             piece.keep(**{f"{name}/class": score.class_at(worst)})
+
+    def _drive(
+        self,
+        piece: Piece,
+        name: str,
+        score: WorstLoss,
+        space: Space,
+        generator: torch.Generator,
+        alive: Tensor,
+    ) -> Driven:
+        """Search in rounds, and keep which images are safe by the slopes that were seen."""
+        attack, count = self.question.attacks[name], len(score.labels)
+        assert isinstance(attack, RoundSearch)
+        rounds = attack.begin(space, count, generator=generator)
+        passes, top, leave = attack.passes_per_image, self.question.top, self.question.only_accuracy
+        found = drive(score, rounds, alive, passes, top=top, leave=leave)
+        if found.safe is not None and found.safe_early is not None:
+            piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
+        return found
 
 
 def _on_canvas(images: Tensor, question: Question) -> Tensor:

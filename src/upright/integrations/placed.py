@@ -70,6 +70,10 @@ class _Placed(Attack):
     def passes_per_image(self) -> int:
         return self.attack.passes_per_image
 
+    @property
+    def climbs(self) -> bool:
+        return self.attack.climbs
+
     def _draws(self) -> torch.Generator:
         return self.question.generator(self.attack, self.place.chunk)
 

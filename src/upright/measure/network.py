@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from upright.attacks import CandidateSearch, RoundSearch
 from upright.checks import Model
 from upright.evaluation import Precision, Question, examine
 from upright.evaluation.question import named_attacks
@@ -31,13 +30,13 @@ def evaluation_precision(recipe: Recipe | Pair) -> Precision:
 def questions_of(
     recipe: Recipe | Pair, attacks: Sequence[str], precision: Precision, limit: int | None = None
 ) -> tuple[Question, ...]:
-    """Say which evaluations attacks take: S-PGD in float32, all others in this precision.
+    """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
     The signs of a gradient in half precision are not always those of the gradient.
     """
-    named, comparing = named_attacks(attacks), (CandidateSearch, RoundSearch)
-    listed = {name: each for name, each in named.items() if isinstance(each, comparing)}
-    climbing = {name: each for name, each in named.items() if name not in listed}
+    named = named_attacks(attacks)
+    listed = {name: attack for name, attack in named.items() if not attack.climbs}
+    climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
         question_of_run(runs_of(recipe)[-1]),
         attacks=listed,

@@ -94,7 +94,7 @@ class FinishedRun:
     def told(self) -> dict[str, Any]:
         """Give the fields of a record that tell what was evaluated."""
         return {
-            "method": self.recipe.objective,
+            "method": str(self.recipe.objective),
             "model": self.recipe.model,
             "seed": self.recipe.seed,
             "recipe": self.recipe.as_json(),

@@ -18,14 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from upright.attacks import CandidateSearch, RoundSearch, parse_attack
+from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
 from upright.evaluation import Question
 from upright.measure.network import evaluation_precision, questions_of
-from upright.objective import LocNet, parse_objective
-from upright.paper.cells import by_recipe, same_run
+from upright.objective import AnyObjective, LocNet, parse_objective
+from upright.paper.cells import by_recipe
 from upright.records import Record
-from upright.report.data import split_weight
 from upright.train import Recipe
 from upright.train.pair import runs_of
 from upright.workers.task import Task
@@ -97,23 +96,22 @@ def cost_of(
     return Cost(sum(seconds) if known else None, evaluation.seconds, basis)
 
 
-def passes_of_a_step(objective: str, batch: int) -> int:
+def passes_of_a_step(objective: AnyObjective, batch: int) -> int:
     """Forward passes of a step, a backward pass counted as two; see ``Objective``'s table."""
-    parsed = parse_objective(objective)
-    if isinstance(parsed, LocNet):
+    if isinstance(objective, LocNet):
         return batch * _GRADIENT
-    attack, targets = parsed.attack, len(parsed.targets)
-    transformed = min(targets, 1) if parsed.single_try else targets
-    training = _GRADIENT * (int(parsed.sees_originals) + transformed * parsed.draws)
-    if attack is None or parsed.single_try:
+    attack, targets = objective.attack, len(objective.targets)
+    transformed = min(targets, 1) if objective.single_try else targets
+    training = _GRADIENT * (int(objective.sees_originals) + transformed * objective.draws)
+    if attack is None or objective.single_try:
         search = 0
     elif isinstance(attack, CandidateSearch):
         search = attack.passes_per_image
-    elif isinstance(attack, RoundSearch):
+    elif not attack.climbs:
         search = targets * attack.passes_of_worst_pose
     else:
         search = _GRADIENT * targets * attack.passes_of_worst_pose
-    return batch * (training + search * parsed.draws)
+    return batch * (training + search * objective.draws)
 
 
 def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -> _Time:
@@ -138,19 +136,20 @@ def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -
     return _Time(recipe.steps * step, "extrapolated")
 
 
-def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[str, int], float]:
+def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[AnyObjective, int], float]:
     """By method and batch, the median of all records."""
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[AnyObjective, int], list[float]] = {}
     for record in records:
         if record.steps and record.train_seconds is not None:
-            kind = (_but_for_weight(record.method), int(record.recipe["batch"]))
+            kind = (_but_for_weight(parse_objective(record.method)), int(record.recipe["batch"]))
             found.setdefault(kind, []).append(record.train_seconds / record.steps)
     return {kind: statistics.median(seconds) for kind, seconds in found.items()}
 
 
-def _but_for_weight(objective: str) -> str:
-    """One name for objectives of which a step takes the same time."""
-    return split_weight(same_run(objective))[0]
+def _but_for_weight(objective: AnyObjective) -> AnyObjective:
+    """One for all objectives of which a step takes the same time."""
+    one = objective.canonical()
+    return one if isinstance(one, LocNet) else one.with_usual_weight()
 
 
 def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:

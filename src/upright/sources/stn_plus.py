@@ -21,7 +21,7 @@ from upright.checks import Model
 from upright.evaluation import Locator, Oracle
 from upright.families import Chain, Size, Spatial
 from upright.logits import ask
-from upright.objective import LocNet, located_pose, parse_objective
+from upright.objective import LocNet, located_pose
 from upright.pose import Pose
 from upright.sources.registry import model_source
 from upright.sources.run import load_run
@@ -103,13 +103,12 @@ def each_network(model: Model, change: Callable[[Model], Model]) -> Model:
 def load_locator(path: Path) -> RunLocator:
     """Load the newest weights of a run with the objective ``LocNet``."""
     recipe = RunDirectory.open(path).recipe
-    objective = parse_objective(recipe.objective)
-    if not isinstance(objective, LocNet):
+    if not isinstance(recipe.objective, LocNet):
         raise ValueError(
             f"{path} was trained with {recipe.objective}, which finds no poses; name a run of "
             "LocNet(black) or LocNet(reflection) first, then the classifier"
         )
-    return RunLocator(load_network(path), recipe.space, objective.fill)
+    return RunLocator(load_network(path), recipe.space, recipe.objective.fill)
 
 
 @model_source(

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from upright.objective import LocNet, parse_objective
+from upright.objective import LocNet
 from upright.train.recipe import Recipe
 from upright.warp import Fill
 
@@ -106,6 +106,5 @@ def attack_fill(recipe: Recipe | Pair) -> Fill:
     """What the paper's attack uncovers: black, or what the LocNet was trained to look at."""
     if isinstance(recipe, Recipe):
         return "black"
-    objective = parse_objective(recipe.locnet.objective)
-    assert isinstance(objective, LocNet)
-    return objective.fill
+    assert isinstance(recipe.locnet.objective, LocNet)
+    return recipe.locnet.objective.fill
