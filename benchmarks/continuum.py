@@ -44,8 +44,9 @@ from upright import (
 from upright.attacks import Rounds, RoundSearch, usual_grid
 from upright.checks import Model
 from upright.data import LabelledImages
+from upright.evaluation import Precision, Question, examine
 from upright.files import write_whole
-from upright.measure import Settings
+from upright.measure import in_precision, load_images, question_of_run
 from upright.origin import hardware
 from upright.pose import Pose
 from upright.report.sections import fill_sections
@@ -141,29 +142,30 @@ class Comparison:
     name: str
     model: Model
     data: LabelledImages
-    settings: Settings
+    question: Question
+    """Without attacks."""
     device: torch.device
 
     @cached_property
     def in_half(self) -> Model:
-        return self.half.in_precision(self.model)
+        return in_precision(self.half, self.model)
 
     @property
-    def half(self) -> Settings:
-        """The settings of attacks that only compare."""
-        precision = "float16" if self.device.type == "cuda" else "float32"
-        return replace(self.settings, precision=precision)  # type: ignore[arg-type]
+    def half(self) -> Question:
+        """The question of attacks that only compare."""
+        precision: Precision = "float16" if self.device.type == "cuda" else "float32"
+        return replace(self.question, precision=precision)
 
     def points(self, most: int, truth: int, at_once: int) -> list[Point]:
         """Measure every attack, and in the end the truth."""
         correct, found = torch.ones(len(self.data), dtype=torch.bool), []
-        for kind, attack in attacks_on(self.settings.space, most):
+        for kind, attack in attacks_on(self.question.space, most):
             result = self._under(attack)
             correct &= result.correct
             found.append((self._point(kind, attack, result), result))
-            print(self.name, self.settings.space, attack, result.accuracy, flush=True)
+            print(self.name, self.question.space, attack, result.accuracy, flush=True)
         truth_point = self._truth(correct, BruteForce(truth, at_once))
-        print(self.name, self.settings.space, TRUTH, truth_point.accuracy, flush=True)
+        print(self.name, self.question.space, TRUTH, truth_point.accuracy, flush=True)
         judged = [replace(point, estimate=_judged(result, correct)) for point, result in found]
         return [*judged, truth_point]
 
@@ -172,7 +174,7 @@ class Comparison:
         if isinstance(attack, SpatialPGD):
             name = f"s-pgd from {attack.restarts} poses"
         return Point(
-            *(self.name, str(self.settings.space), kind, name),
+            *(self.name, str(self.question.space), kind, name),
             passes=attack.passes_per_image,
             images=len(result.correct),
             accuracy=result.accuracy,
@@ -185,7 +187,7 @@ class Comparison:
         rows, data = correct.nonzero()[:, 0], self.data
         if not len(rows):
             nothing = Point(
-                *(self.name, str(self.settings.space), TRUTH, str(attack)), 0, 0, 0, 0, 0
+                *(self.name, str(self.question.space), TRUTH, str(attack)), 0, 0, 0, 0, 0
             )
             return replace(nothing, passes=attack.tries, images=len(correct))
         left = LabelledImages(data.images[rows], data.labels[rows], data.classes)
@@ -195,13 +197,13 @@ class Comparison:
         return replace(point, images=len(correct), accuracy=float(correct.double().mean()))
 
     def _under(self, attack: Attack, data: LabelledImages | None = None) -> AttackResult:
-        settings = self.settings if attack.climbs else self.half
+        question = self.question if attack.climbs else self.half
         model = self.model if attack.climbs else self.in_half
-        return _result(settings, model, self.data if data is None else data, attack, self.device)
+        return _result(question, model, self.data if data is None else data, attack, self.device)
 
     def speed(self, most: int, repeats: int = 3) -> Speed:
         """Time a grid, and a refinement of as many passes, where nothing is fooled."""
-        every = [attack for kind, attack in attacks_on(self.settings.space, most) if kind == "grid"]
+        every = [attack for kind, attack in attacks_on(self.question.space, most) if kind == "grid"]
         grid = min(every, key=lambda attack: abs(attack.passes_per_image - 775))
         refine = RefiningSearch(grid.passes_per_image)
         data = LabelledImages(
@@ -215,15 +217,16 @@ class Comparison:
             assert found[-1].forward_passes == len(data) * attack.passes_per_image
             rates[attack] = max(result.forward_passes / result.seconds for result in found)
         return Speed(
-            *(self.name, str(self.settings.space), str(grid), rates[grid]),
+            *(self.name, str(self.question.space), str(grid), rates[grid]),
             *(str(refine), rates[refine], hardware(self.device)),
         )
 
 
 def _result(
-    settings: Settings, model: Model, data: LabelledImages, attack: Attack, device: torch.device
+    question: Question, model: Model, data: LabelledImages, attack: Attack, device: torch.device
 ) -> AttackResult:
-    evaluation = settings.evaluate(model, data, attacks=[attack], only_accuracy=True, device=device)
+    asked = replace(question, attacks={str(attack): attack}, only_accuracy=True)
+    evaluation = examine(model, (data.images, data.labels), asked, device=device)
     (result,) = evaluation.attacks.values()
     return result
 
@@ -242,14 +245,14 @@ def _judged(result: AttackResult, correct: Tensor) -> Estimate | None:
     )
 
 
-def _data_of(model: str, asked: str | None) -> tuple[str, Settings]:
+def _data_of(model: str, asked: str | None) -> tuple[str, Question]:
     """The data by name, and how they are read: as a network of the zoo saw its own."""
     if model.startswith("zoo:"):
         recipe = shelf.card(model.removeprefix("zoo:")).recipe
-        return asked or recipe.data, Settings.of_run(recipe)
+        return asked or recipe.data, question_of_run(recipe)
     if asked is None:
         raise SystemExit(f"{model} does not say what its data are; give --data")
-    return asked, Settings()
+    return asked, Question()
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -258,11 +261,11 @@ def measure(options: argparse.Namespace) -> Measured:
     if options.json is not None and options.json.exists():
         measured = Measured.read([options.json])
     for name in options.models:
-        asked, settings = _data_of(name, options.data)
-        data = replace(settings, limit=options.images).load(asked)
+        asked, question = _data_of(name, options.data)
+        data = load_images(replace(question, limit=options.images), asked)
         model = load_model(name, device=device)
         for text in options.spaces:
-            its = replace(settings, space=Space.of(text))
+            its = replace(question, space=Space.of(text))
             comparison = Comparison(name, model, data, its, device)
             speeds = [comparison.speed(options.most)] if options.speed else []
             points = comparison.points(options.most, options.truth, options.at_once)

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from upright.cli.measured import Measured
 from upright.data import LabelledImages
+from upright.evaluation import Question, examine
 from upright.families import FAMILIES, Chain
-from upright.measure import FinishedRun, Settings
+from upright.measure import FinishedRun, in_precision, load_images
 from upright.objective import parse_objective
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
@@ -43,25 +44,17 @@ VALUES = {1: 31, 2: 11}
 """Of each axis, by how many a family has: the grid of a family alone."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """A space, and the attack by which it is searched."""
-
-    space: Space
-    attack: str
-
-
 def alone() -> Iterator[Question]:
     """Every family by itself, within its usual limits."""
     for family in FAMILIES.values():
         counts = "x".join([str(VALUES[len(family.axes)])] * len(family.axes))
-        yield Question(Space(Chain((family(),))), f"grid-{counts}")
+        yield Question.of([f"grid-{counts}"], space=Space(Chain((family(),))))
 
 
 def chains() -> Iterator[Question]:
     """The spaces that networks are trained on."""
     for space, attack in CHAINS.items():
-        yield Question(space, attack)
+        yield Question.of([attack], space=space)
 
 
 def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
@@ -89,45 +82,45 @@ def measure(model: str, questions: Sequence[Question], options: argparse.Namespa
     device = torch.device(options.device)
     for question in questions:
         assert run is not None
-        if (run.recipe.hash, str(question.space), question.attack) in known:
+        if (run.recipe.hash, str(question.space), _attack(question)) in known:
             continue
-        settings = Settings(
-            space=question.space,
+        asked = replace(
+            question,
+            only_accuracy=True,
             limit=options.images,
             precision="float16" if options.device == "cuda" else "float32",
         )
-        data = data or settings.load(options.data)
-        loaded = loaded or settings.in_precision(load_model(model, device=device))
-        _record(loaded, data, settings, question, run, options)
+        data = data or load_images(asked, options.data)
+        loaded = loaded or in_precision(asked, load_model(model, device=device))
+        _record(loaded, data, asked, run, options)
 
 
 def _record(
     model: object,
     data: LabelledImages,
-    settings: Settings,
     question: Question,
     run: FinishedRun,
     options: argparse.Namespace,
 ) -> None:
     device = torch.device(options.device)
-    evaluation = settings.evaluate(
-        model,  # type: ignore[arg-type]
-        data,
-        attacks=[question.attack],
-        only_accuracy=True,
-        device=device,
-    )
+    images = (data.images, data.labels)
+    evaluation = examine(model, images, question, device=device)  # type: ignore[arg-type]
     found = Measured(
         evaluation=evaluation,
         model=model,  # type: ignore[arg-type]
         data=data,
         data_name=options.data,
-        settings=settings,
+        question=question,
         device=device,
         subject=run,
     )
     append(options.results, found.record, once=True)
-    print(found.record.method, question.space, question.attack, found.record.measured, flush=True)
+    print(found.record.method, question.space, found.record.measured, flush=True)
+
+
+def _attack(question: Question) -> str:
+    (attack,) = question.attacks
+    return attack
 
 
 def _records(path: Path) -> tuple[Record, ...]:
@@ -143,7 +136,7 @@ def tables(records: Sequence[Record]) -> dict[str, str]:
     """Both tables as Markdown, accuracies in per cent."""
     return {
         "families-alone": _table(
-            records, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], _of_the_paper(records)
+            records, [*alone(), Question.of([CHAINS[ZOOMED]], space=ZOOMED)], _of_the_paper(records)
         ),
         "families-by-families": _by_families(records),
     }
@@ -168,11 +161,9 @@ def _table(
     lines = [_row(head), _row(["---", *["---:"] * len(networks), "---"])]
     lines.append(_row(["(as it is)", *(_natural(records, digest) for _, digest in networks), ""]))
     for question in questions:
-        cells = [
-            _percent(by.get((digest, str(question.space), question.attack)), question.attack)
-            for _, digest in networks
-        ]
-        lines.append(_row([f"`{question.space}`", *cells, f"`{question.attack}`"]))
+        space, attack = str(question.space), _attack(question)
+        cells = [_percent(by.get((digest, space, attack)), attack) for _, digest in networks]
+        lines.append(_row([f"`{space}`", *cells, f"`{attack}`"]))
     return "\n".join(lines)
 
 
@@ -215,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for model in [*zoo[: len(METHODS)], *map(str, recipes(options))]:
             measure(model, list(chains()), options)
         for model in zoo:
-            measure(model, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], options)
+            measure(model, [*alone(), Question.of([CHAINS[ZOOMED]], space=ZOOMED)], options)
     if options.markdown is not None:
         page = options.markdown
         page.write_text(fill_sections(page.read_text(), tables(_records(options.results))))

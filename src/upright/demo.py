@@ -25,7 +25,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
 from upright.attacks import GridSearch, usual_grid
-from upright.measure import FinishedRun, Settings, Subject, choose_shown, keep, record_of
+from upright.evaluation import Question, examine
+from upright.measure import FinishedRun, Subject, choose_shown, keep, load_images, record_of
 from upright.objective import parse_objective
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
@@ -212,15 +213,17 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     run = train(job.recipe, job.folder, log_every=10)
     if not run.finished:
         raise KeyboardInterrupt
-    settings, name = Settings(limit=job.test_images, space=job.recipe.space), str(job.grid)
-    data = settings.load("glyphs")
-    evaluation = settings.evaluate(run.model, data, attacks=[name], only_accuracy=True)
+    question = Question.of(
+        [job.grid], space=job.recipe.space, limit=job.test_images, only_accuracy=True
+    )
+    data = load_images(question, "glyphs")
+    evaluation = examine(run.model, (data.images, data.labels), question)
     record = record_of(
         FinishedRun.open(job.folder),
         evaluation,
         data_name="glyphs",
         data=data,
-        settings=settings,
+        question=question,
         device=torch.device("cpu"),
     )
     append(job.out / "records.jsonl", record)
@@ -232,7 +235,7 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     return Outcome(
         method=str(job.recipe.objective),
         natural=evaluation.natural_accuracy,
-        grid=evaluation.attacks[name].accuracy,
+        grid=evaluation.attacks[str(job.grid)].accuracy,
         seconds=time.perf_counter() - began,
     )
 

@@ -16,8 +16,8 @@ from upright import Pose, evaluate
 from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
-from upright.evaluation import Oracle
-from upright.measure import FinishedRun, Settings, record_of
+from upright.evaluation import Oracle, Question
+from upright.measure import FinishedRun, record_of
 from upright.measure.results import Results
 from upright.paper import reported, with_reported
 from upright.paper.cells import paper_method, wanted
@@ -199,7 +199,7 @@ def test_the_paper_s_number_stands_beside_a_pair_that_was_trained_on_the_same_da
             result,
             data_name="cifar10",
             data=data,
-            settings=Settings(fill=FILLS[method.split()[0]]),
+            question=Question(fill=FILLS[method.split()[0]]),
             device=CPU,
         )
         return with_reported(record).reported

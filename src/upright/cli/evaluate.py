@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright.attacks import usual_grid
 from upright.checks import Model, check_at_least_1, warn_if_classes_differ
 from upright.cli.doubts import doubts
 from upright.cli.measured import Measured
@@ -26,15 +25,23 @@ from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
 from upright.data import LabelledImages, Split
 from upright.data.registry import can_resize
-from upright.evaluation.question import Question
+from upright.evaluation import Precision, Question, examine
 from upright.files import write_whole
-from upright.measure import FinishedRun, Guest, Settings, Subject, choose_shown, grid_among, keep
+from upright.measure import (
+    FinishedRun,
+    Guest,
+    Subject,
+    choose_shown,
+    grid_among,
+    in_precision,
+    keep,
+    load_images,
+)
 from upright.origin import commit
 from upright.records import append
 from upright.report.saved import Shown, check_beside
 from upright.sources import StnPlus, Trained, load_model, trained_as
-from upright.space import Space
-from upright.warp import Fill, Interpolation, check_options
+from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]
 
@@ -110,7 +117,7 @@ class Evaluate:
     """Find the worst pose of each image and the class that is seen there, and of a grid the
     smallest pose that fools it; write them to the JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
-    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
     nearer to float32 than bfloat16, which has the range that some networks need."""
     batch_size: _Number = None
@@ -148,23 +155,19 @@ class Evaluate:
     def _measure(self) -> Measured | None:
         """Do the work; None in a process that only helps the one that speaks."""
         run_families(self.families)
-        space = parse_space(self.space, self.max_translation, self.max_rotation)
-        settings = self._settings(space)
-        device = parse_device(self.device)
-        attacks = self.attack or (str(usual_grid(space)),)
-        self._check(attacks, space)
+        question, device = self._question(), parse_device(self.device)
+        self._check(question)
         run = FinishedRun.of_model(self.model) if self._is_kept else None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
-            model, data = load_model(self.model, device=device), settings.load(self.data)
-            shown = self._shown(data, attacks, space)
+            model, data = load_model(self.model, device=device), load_images(question, self.data)
+            shown = self._shown(data, question)
             self._say_doubts(model, data)
             subject = self._subject(run, model)
-            model = settings.in_precision(model)
-            evaluation = settings.evaluate(
+            model = in_precision(question, model)
+            evaluation = examine(
                 model,
-                data,
-                attacks=attacks,
-                only_accuracy=not self.details,
+                (data.images, data.labels),
+                question,
                 batch_size=self.batch_size,
                 device=device,
                 state=self.state,
@@ -180,7 +183,7 @@ class Evaluate:
             data_name=self.data,
             subject=subject,
             shown=shown,
-            settings=settings,
+            question=question,
             device=device,
         )
 
@@ -210,19 +213,19 @@ class Evaluate:
         evaluation, data = found.evaluation, found.data
         console = roomy_console(stderr=self.json == STDOUT)
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
-        show_evaluation(evaluation, title=title, space=found.settings.space, console=console)
+        show_evaluation(evaluation, title=title, space=found.question.space, console=console)
         if self.details:
             show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
         warn_if_classes_differ(evaluation.classes, len(data.classes))
 
     def _as_json(self, found: Measured) -> str:
-        settings = found.settings
-        sizes = {name: getattr(settings, name) for name in ("resize", "center_crop", "view")}
+        question = found.question
+        sizes = {name: getattr(question, name) for name in ("resize", "center_crop", "view")}
         result = result_as_json(
             found.evaluation,
             options=asdict(self) | sizes,
-            space=settings.space,
+            space=question.space,
             data=found.data,
             device=found.device,
         )
@@ -261,11 +264,8 @@ class Evaluate:
             return Guest.of(model, self.model, name=self.name)
         return run
 
-    def _check(self, attacks: Sequence[str], space: Space) -> None:
+    def _check(self, question: Question) -> None:
         """Say what is wrong before the model is loaded."""
-        Question.of(attacks, space=space)
-        check_options(self.fill, self.interpolation, self.canvas)
-        check_at_least_1(top=self.top, view=self.view)
         is_run = self.model.startswith(("zoo:", "stn-plus:")) or Path(self.model).is_dir()
         if self.name is not None and is_run:
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
@@ -273,37 +273,37 @@ class Evaluate:
             raise ValueError("--details go to the JSON file; add --json FILE")
         for path in (None if self.json == STDOUT else self.json, self.state, self.record):
             writable(path)
-        self._check_save(attacks)
+        self._check_save(question)
 
-    def _check_save(self, attacks: Sequence[str]) -> None:
+    def _check_save(self, question: Question) -> None:
         if self.save is None:
             return
         writable(self.save / "shown.safetensors")
-        grid_among(attacks)
+        grid_among(question.attacks)
         check_at_least_1(save_images=self.save_images)
-        if (self.fill, self.interpolation) != ("black", "bilinear"):
+        if (question.fill, question.interpolation) != ("black", "bilinear"):
             raise ValueError(
                 "the explorer moves images with black around them and bilinear interpolation: "
                 "leave out --fill and --interpolation, or --save"
             )
-        if self.top > 1:
+        if question.top > 1:
             raise ValueError(
                 "the explorer shows the class of the largest logit: leave out --top, or --save"
             )
-        if self._view is not None:
+        if question.view is not None:
             raise ValueError("the explorer shows whole images: leave out --view, or --save")
 
-    def _shown(self, data: LabelledImages, attacks: Sequence[str], space: Space) -> Shown | None:
+    def _shown(self, data: LabelledImages, question: Question) -> Shown | None:
         """The images to keep, if any; that they may lie in the folder is checked beforehand."""
         if self.save is None:
             return None
         shown = choose_shown(
             data,
-            grid_among(attacks)[1],
+            grid_among(question.attacks)[1],
             data_name=self.data,
-            space=space,
-            split=self.split,
-            canvas=self.canvas,
+            space=question.space,
+            split=question.split,
+            canvas=question.canvas,
             explored=self.save_images,
         )
         check_beside(self.save, shown)
@@ -327,10 +327,15 @@ class Evaluate:
     def _trained(self) -> Trained | None:
         return trained_as(self.model)
 
-    def _settings(self, space: Space) -> Settings:
+    def _question(self) -> Question:
+        """The one place where options become a question: to load, to measure and to record."""
+        # First: it may run families that the recipe of a run names.
+        space = parse_space(self.space, self.max_translation, self.max_rotation)
         resize, center_crop = self._sizes()
-        return Settings(
+        return Question.of(
+            self.attack or None,
             space=space,
+            only_accuracy=not self.details,
             split=self.split,
             limit=self.limit,
             resize=resize,

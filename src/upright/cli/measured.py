@@ -9,8 +9,8 @@ import torch
 
 from upright.checks import Model
 from upright.data import LabelledImages
-from upright.evaluation import Evaluation
-from upright.measure import FinishedRun, Guest, Settings, record_of
+from upright.evaluation import Evaluation, Question
+from upright.measure import FinishedRun, Guest, record_of
 from upright.paper import with_reported
 from upright.records import Record
 from upright.report.saved import Shown
@@ -28,7 +28,7 @@ class Measured:
     data: LabelledImages
     data_name: str
     """As they were asked for."""
-    settings: Settings
+    question: Question
     device: torch.device
     subject: FinishedRun | Guest | None = None
     """Whom its record is about, where there is to be one."""
@@ -44,7 +44,7 @@ class Measured:
             self.evaluation,
             data_name=self.data_name,
             data=self.data,
-            settings=self.settings,
+            question=self.question,
             device=self.device,
         )
         return with_reported(record, also_called=self.data_name)

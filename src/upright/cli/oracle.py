@@ -16,9 +16,9 @@ from upright.cli.names import attack_help, data_help
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
-from upright.evaluation import Oracle
-from upright.measure import FinishedRun, Settings
-from upright.measure.settings import Precision
+from upright.evaluation import Oracle, Precision, examine
+from upright.evaluation.question import named_attacks
+from upright.measure import FinishedRun, in_precision, load_images, question_of_run
 from upright.origin import commit
 from upright.records import append
 from upright.sources import load_locator, load_model
@@ -79,9 +79,11 @@ def oracle_command(
     writable(record)
     locator = load_locator(locnet).to(place)
     runs = None if record is None else FinishedRun.of_pair(locnet, Path(classifier), oracle=True)
-    usual = Settings.of_run(RunDirectory.open(locnet).recipe)
-    settings = replace(
+    usual = question_of_run(RunDirectory.open(locnet).recipe)
+    question = replace(
         usual,
+        attacks=named_attacks([attack or usual_grid(box)]),
+        only_accuracy=True,
         space=box,
         view=usual.view if view is None else view,
         limit=limit,
@@ -89,12 +91,11 @@ def oracle_command(
         precision=precision,
     )
     model = Oracle(locator, load_model(classifier, device=place)).eval()
-    images = settings.load(data)
-    evaluation = settings.evaluate(
-        settings.in_precision(model),
-        images,
-        attacks=[attack or str(usual_grid(box))],
-        only_accuracy=True,
+    images = load_images(question, data)
+    evaluation = examine(
+        in_precision(question, model),
+        (images.images, images.labels),
+        question,
         device=place,
         progress=is_watched(),
     )
@@ -105,7 +106,7 @@ def oracle_command(
         data=images,
         data_name=data,
         subject=runs,
-        settings=settings,
+        question=question,
         device=place,
     )
     outputs = [

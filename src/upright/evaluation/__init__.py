@@ -1,6 +1,7 @@
 """Accuracy under attacks, for any callable that maps images to logits."""
 
 from upright.evaluation.oracle import ORACLE, Locator, Oracle
+from upright.evaluation.question import Precision, Question
 from upright.evaluation.result import (
     AttackResult,
     ClassAccuracy,
@@ -8,7 +9,7 @@ from upright.evaluation.result import (
     Interval,
     SlopeEstimate,
 )
-from upright.evaluation.run import evaluate
+from upright.evaluation.run import evaluate, examine
 from upright.fooled import FooledPoses
 
 __all__ = [
@@ -20,6 +21,9 @@ __all__ = [
     "Interval",
     "Locator",
     "Oracle",
+    "Precision",
+    "Question",
     "SlopeEstimate",
     "evaluate",
+    "examine",
 ]

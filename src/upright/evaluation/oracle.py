@@ -9,13 +9,12 @@ nothing about how accurate a network is under attack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.pose import Pose
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Resampling
 
 __all__ = ["ORACLE", "Locator", "Oracle"]
 
@@ -42,18 +41,9 @@ class Oracle(nn.Module):
         """Classify images that ``move`` gave."""
         return self.classifier(images)
 
-    def move(
-        self,
-        images: Tensor,
-        pose: Pose,
-        *,
-        fill: Fill,
-        interpolation: Interpolation,
-        view: int | None = None,
-    ) -> Tensor:
+    def move(self, images: Tensor, pose: Pose, resampling: Resampling) -> Tensor:
         """Warp images by what is left of a pose once the locator's is subtracted; as ``warp``."""
-        way: Any = {"fill": fill, "interpolation": interpolation, "view": view}
-        moved = warp(images, pose, **way)
+        moved = resampling(images, pose)
         found = self.locator(moved.flatten(0, -4))
         if found.chain.names != pose.chain.names:
             raise ValueError(
@@ -61,4 +51,4 @@ class Oracle(nn.Module):
                 f"{pose.chain}; give both the same families"
             )
         seen = found.values.reshape(*moved.shape[:-3], -1)
-        return warp(images, pose.like(pose.values.to(seen) - seen), **way)
+        return resampling(images, pose.like(pose.values.to(seen) - seen))

@@ -42,9 +42,9 @@ from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
 from upright.tiles import Room, images_at_once
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, Resampling, warp
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "examine"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
@@ -126,12 +126,40 @@ def evaluate(
         top=top,
         include_identity=include_identity,
     )
+    return examine(
+        model,
+        data,
+        question,
+        batch_size=batch_size,
+        device=device,
+        state=state,
+        progress=progress,
+        ranks=ranks,
+    )
+
+
+def examine(
+    model: checks.Model,
+    data: Data,
+    question: Question,
+    *,
+    batch_size: int | None = None,
+    device: torch.device | str | None = None,
+    state: Path | str | None = None,
+    progress: bool = False,
+    ranks: Ranks = ALONE,
+) -> Evaluation:
+    """Measure what a question asks, as ``evaluate`` does; data and network are as it asks already.
+
+    All but the question says where and how to compute, on which no accuracy depends.
+    """
+    limit = question.limit
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = isinstance(model, Oracle)
     # Its weights may be those of a defence, which asks something else.
-    asked = question.as_json() | ({"oracle": True} if oracle else {})
+    asked = question.for_state() | ({"oracle": True} if oracle else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with (
@@ -328,8 +356,8 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
     """Check that families of a user's own leave images as they are at their zero."""
     if not still.chain.code_digest:
         return
-    way = {"fill": question.fill, "view": question.view}
-    if not warp(images, still, **way).equal(warp(images, Pose.zeros(1), **way)):  # type: ignore[arg-type]
+    seen = Resampling(question.fill, view=question.view)
+    if not seen(images, still).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
             f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
             "identity, bit for bit: grids, draws and natural accuracy rely on it"
@@ -338,10 +366,8 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
 
 def _move(model: checks.Model, question: Question) -> Move:
     """What shows a model images under poses; an oracle sees to that itself."""
-    move = model.move if isinstance(model, Oracle) else warp
-    return partial(
-        move, fill=question.fill, interpolation=question.interpolation, view=question.view
-    )
+    way = question.resampling
+    return partial(model.move, resampling=way) if isinstance(model, Oracle) else way
 
 
 def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:

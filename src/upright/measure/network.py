@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from upright.attacks import parse_attack
 from upright.checks import Model
+from upright.evaluation import Precision, Question, examine
+from upright.evaluation.question import named_attacks
 from upright.measure.record import FinishedRun, record_of
-from upright.measure.settings import Precision, Settings
+from upright.measure.taken import in_precision, load_images, question_of_run
 from upright.records import Record
 from upright.train import Recipe
 from upright.train.pair import Pair, attack_fill, runs_of
 
-__all__ = ["Part", "evaluation_precision", "measure_network", "parts_of"]
+__all__ = ["evaluation_precision", "measure_network", "questions_of"]
 
 
 def evaluation_precision(recipe: Recipe | Pair) -> Precision:
@@ -26,32 +27,26 @@ def evaluation_precision(recipe: Recipe | Pair) -> Precision:
     return "float32" if recipe.precision == "float32" else "float16"
 
 
-@dataclass(frozen=True)
-class Part:
-    """Attacks that share an evaluation, and its settings."""
-
-    attacks: tuple[str, ...]
-    settings: Settings
-
-
-def parts_of(
+def questions_of(
     recipe: Recipe | Pair, attacks: Sequence[str], precision: Precision, limit: int | None = None
-) -> tuple[Part, ...]:
+) -> tuple[Question, ...]:
     """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
     The signs of a gradient in half precision are not always those of the gradient.
     """
-    parsed = {name: parse_attack(name) for name in attacks}
-    listed = tuple(name for name, attack in parsed.items() if not attack.climbs)
-    climbing = tuple(name for name in parsed if name not in listed)
+    named = named_attacks(attacks)
+    listed = {name: attack for name, attack in named.items() if not attack.climbs}
+    climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
-        Settings.of_run(runs_of(recipe)[-1]),
+        question_of_run(runs_of(recipe)[-1]),
+        attacks=listed,
+        only_accuracy=True,
         limit=limit,
         precision=precision,
         fill=attack_fill(recipe),
     )
-    parts = (Part(listed, asked), Part(climbing, replace(asked, precision="float32")))
-    return tuple(part for part in parts if part.attacks) or parts[:1]
+    questions = (asked, replace(asked, attacks=climbing, precision="float32"))
+    return tuple(each for each in questions if each.attacks) or questions[:1]
 
 
 def measure_network(
@@ -70,24 +65,23 @@ def measure_network(
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
     that was stopped is continued.
     """
-    parts, name = parts_of(run.recipe, attacks, precision, limit), run.recipe.data
-    data = parts[0].settings.load(name)
-    for part in parts:
-        settings = part.settings
-        evaluation = settings.evaluate(
-            settings.in_precision(network),
-            data,
-            attacks=part.attacks,
-            only_accuracy=True,
+    questions, name = questions_of(run.recipe, attacks, precision, limit), run.recipe.data
+    data = load_images(questions[0], name)
+    for question in questions:
+        file = f"evaluation-{_digest(question)}.safetensors"
+        evaluation = examine(
+            in_precision(question, network),
+            (data.images, data.labels),
+            question,
             device=device,
-            state=None if states is None else states / f"evaluation-{_digest(part)}.safetensors",
+            state=None if states is None else states / file,
             progress=progress,
         )
         yield record_of(
-            run, evaluation, data_name=name, data=data, settings=settings, device=device
+            run, evaluation, data_name=name, data=data, question=question, device=device
         )
 
 
-def _digest(part: Part) -> str:
-    asked = json.dumps([part.settings.as_json(), part.attacks], sort_keys=True)
+def _digest(question: Question) -> str:
+    asked = json.dumps([question.for_record(), [*question.attacks]], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()[:12]

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from upright.data.known import KNOWN
+from upright.evaluation import Precision
 from upright.measure.network import measure_network
 from upright.measure.record import FinishedRun
-from upright.measure.settings import Precision
 from upright.records import Record
 from upright.train import RunDirectory, load_network
 from upright.train.network import is_own_code

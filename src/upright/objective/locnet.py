@@ -25,7 +25,7 @@ from upright.objective.options import alike
 from upright.objective.product import Objective
 from upright.pose import Pose
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_fill, warp
+from upright.warp import Fill, Interpolation, Resampling, check_fill
 from upright.window import Window
 
 __all__ = [
@@ -118,8 +118,7 @@ class LocNetLoss(nn.Module):
         super().__init__()
         self.objective, self.space, self.draws = objective, Space.of(space), Draws(generator)
         objective.check_space(self.space)
-        self.interpolation: Interpolation = interpolation
-        self.view = view
+        self.resampling = Resampling(objective.fill, interpolation, view)
 
     def forward(
         self,
@@ -131,16 +130,9 @@ class LocNetLoss(nn.Module):
     ) -> LossTerms:
         """Move each image by a random pose, and compare it with what the network says of it."""
         del labels, search_model
-        space = self.space.in_pixels(*Window.of(images, self.view).size)
+        space = self.space.in_pixels(*Window.of(images, self.resampling.view).size)
         pose = space.sample(len(images), generator=self.draws.next(images.device))
-        moved = warp(
-            images,
-            pose,
-            fill=self.objective.fill,
-            interpolation=self.interpolation,
-            view=self.view,
-        )
-        found = ask(model, moved)
+        found = ask(model, self.resampling(images, pose))
         error = F.mse_loss(found.float(), space.fractions(pose))
         return LossTerms(
             total=error,

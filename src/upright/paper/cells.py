@@ -37,7 +37,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
-from upright.measure.settings import LATER, Settings
+from upright.evaluation.question import LATER, Question
 from upright.paper.layout import LAYOUTS, PAPER_NAMES
 from upright.paper.method import Method
 from upright.paper.reported import paper_rows, reported
@@ -74,7 +74,7 @@ higher grid-775 accuracy over at least as many seeds. One run does not replace a
 
 _EVALUATION = {
     name: value
-    for name, value in Settings().as_json().items()
+    for name, value in Question().for_record().items()
     if name in ("split", "space", "interpolation", "canvas")
 }
 

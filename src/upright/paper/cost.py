@@ -20,7 +20,8 @@ from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
-from upright.measure.network import Part, evaluation_precision, parts_of
+from upright.evaluation import Question
+from upright.measure.network import evaluation_precision, questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
 from upright.paper.cells import by_recipe
 from upright.records import Record
@@ -167,20 +168,20 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
     images = networks * (task.test_images or KNOWN[task.recipe.data].counts["test"])
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for part in parts_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
-        same = [record for record in records if _has_measured(record, part)]
+    for question in questions_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
+        same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [
             record.evaluate_seconds / (record.images * _passes(record.measured))
             for record in same or records
         ]
-        seconds += statistics.median(rates) * images * _passes(part.attacks)
+        seconds += statistics.median(rates) * images * question.passes_per_image
     return _Time(seconds, basis)
 
 
-def _has_measured(record: Record, part: Part) -> bool:
+def _has_measured(record: Record, question: Question) -> bool:
     precision = record.evaluation.get("precision")
-    return set(part.attacks) <= set(record.measured) and precision == part.settings.precision
+    return set(question.attacks) <= set(record.measured) and precision == question.precision
 
 
 def _passes(metrics: Iterable[str]) -> int:
