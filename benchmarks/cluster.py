@@ -30,6 +30,7 @@ from timing import machine, write_json
 
 from upright.files import lock
 from upright.measure.results import Results
+from upright.objective import parse_objective
 from upright.paper.missing import make_missing, undone
 from upright.records import Record
 from upright.train import Recipe
@@ -216,7 +217,7 @@ def judge(
 
 def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
     recipe = Recipe(
-        objective="KL(rob, Wo-2)",
+        objective=parse_objective("KL(rob, Wo-2)"),
         data="glyphs",
         train_images=64,
         model="convnet",

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from upright import CandidateSearch, Pose, Space, evaluate, warp
 from upright.data import load_data
+from upright.objective import parse_objective
 from upright.train import Recipe, load_network, train
 
 __all__ = ["Row", "compare"]
@@ -198,7 +199,7 @@ def compare(
 def _trained(objective: str, steps: int, runs: Path) -> nn.Module:
     """Train a small network, or take it from an earlier call."""
     recipe = Recipe(
-        objective=objective,
+        objective=parse_objective(objective),
         data="glyphs",
         train_images=4000,
         model="convnet",

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from upright.evaluation import Question
 from upright.families import FAMILIES, Chain
-from upright.measure import FinishedRun, Loaded, Settings, load, measure
+from upright.measure import FinishedRun, Loaded, load, measure
+from upright.objective import parse_objective
 from upright.paper import with_reported
 from upright.records import Record, append, read
 from upright.report.sections import fill_sections
@@ -40,32 +42,24 @@ VALUES = {1: 31, 2: 11}
 """Of each axis, by how many a family has: the grid of a family alone."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """A space, and the attack by which it is searched."""
-
-    space: Space
-    attack: str
-
-
 def alone() -> Iterator[Question]:
     """Every family by itself, within its usual limits."""
     for family in FAMILIES.values():
         counts = "x".join([str(VALUES[len(family.axes)])] * len(family.axes))
-        yield Question(Space(Chain((family(),))), f"grid-{counts}")
+        yield Question.of([f"grid-{counts}"], space=Space(Chain((family(),))))
 
 
 def chains() -> Iterator[Question]:
     """The spaces that networks are trained on."""
     for space, attack in CHAINS.items():
-        yield Question(space, attack)
+        yield Question.of([attack], space=space)
 
 
 def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
     """The runs that are not in the zoo, by their folders."""
     return {
         options.runs / f"{number}-{place}": Recipe(
-            objective=method,
+            objective=parse_objective(method),
             data=options.data,
             model=options.model,
             space=space,
@@ -85,19 +79,24 @@ def measure_all(model: str, questions: Sequence[Question], options: argparse.Nam
     loaded: Loaded | None = None
     for question in questions:
         assert run is not None
-        if (run.recipe.hash, str(question.space), question.attack) in known:
+        if (run.recipe.hash, str(question.space), _attack(question)) in known:
             continue
-        settings = Settings(
-            space=question.space,
+        asked = replace(
+            question,
+            only_accuracy=True,
             limit=options.images,
             precision="float16" if options.device == "cuda" else "float32",
         )
         device = torch.device(options.device)
-        loaded = loaded or load(model, options.data, settings, device=device)
-        record = measure(replace(loaded, settings=settings), [question.attack]).record
-        record = with_reported(record, also_called=options.data)
-        append(options.results, record, once=True)
-        print(record.method, question.space, question.attack, record.measured, flush=True)
+        loaded = loaded or load(model, options.data, asked, device=device)
+        record = measure(replace(loaded, question=asked)).record
+        append(options.results, with_reported(record, also_called=options.data), once=True)
+        print(record.method, asked.space, record.measured, flush=True)
+
+
+def _attack(question: Question) -> str:
+    (attack,) = question.attacks
+    return attack
 
 
 def _records(path: Path) -> tuple[Record, ...]:
@@ -113,7 +112,7 @@ def tables(records: Sequence[Record]) -> dict[str, str]:
     """Both tables as Markdown, accuracies in per cent."""
     return {
         "families-alone": _table(
-            records, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], _of_the_paper(records)
+            records, [*alone(), Question.of([CHAINS[ZOOMED]], space=ZOOMED)], _of_the_paper(records)
         ),
         "families-by-families": _by_families(records),
     }
@@ -138,11 +137,9 @@ def _table(
     lines = [_row(head), _row(["---", *["---:"] * len(networks), "---"])]
     lines.append(_row(["(as it is)", *(_natural(records, digest) for _, digest in networks), ""]))
     for question in questions:
-        cells = [
-            _percent(by.get((digest, str(question.space), question.attack)), question.attack)
-            for _, digest in networks
-        ]
-        lines.append(_row([f"`{question.space}`", *cells, f"`{question.attack}`"]))
+        space, attack = str(question.space), _attack(question)
+        cells = [_percent(by.get((digest, space, attack)), attack) for _, digest in networks]
+        lines.append(_row([f"`{space}`", *cells, f"`{attack}`"]))
     return "\n".join(lines)
 
 
@@ -185,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for model in [*zoo[: len(METHODS)], *map(str, recipes(options))]:
             measure_all(model, list(chains()), options)
         for model in zoo:
-            measure_all(model, [*alone(), Question(ZOOMED, CHAINS[ZOOMED])], options)
+            measure_all(model, [*alone(), Question.of([CHAINS[ZOOMED]], space=ZOOMED)], options)
     if options.markdown is not None:
         page = options.markdown
         page.write_text(fill_sections(page.read_text(), tables(_records(options.results))))

@@ -22,6 +22,7 @@ from upright import PAPER, Space, evaluate, parse_attack
 from upright.data import LabelledImages
 from upright.models import FusedResNet, build_network
 from upright.models.resnet import ResNet
+from upright.objective import parse_objective
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
 
@@ -133,7 +134,9 @@ def grid_times(
 
 
 def _recipe(objective: str, seed: int, space: Space) -> Recipe:
-    return Recipe(objective=objective, precision="bfloat16", seed=seed, space=space)
+    return Recipe(
+        objective=parse_objective(objective), precision="bfloat16", seed=seed, space=space
+    )
 
 
 def main() -> None:

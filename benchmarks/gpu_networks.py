@@ -21,6 +21,7 @@ from timing import interleave, machine, print_table, seconds_of, write_json
 from torch.utils.flop_counter import FlopCounterMode
 
 from upright.data import LabelledImages
+from upright.objective import parse_objective
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
 
@@ -85,7 +86,7 @@ def measure(
     timings = interleave(repeats, {"run": run})
     return Row(
         recipe.model,
-        recipe.objective,
+        str(recipe.objective),
         ready,
         1000 * timings.median("run") / steps,
         counted / 1e9,
@@ -121,7 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for network in options.networks:
         for objective in options.objectives:
             recipe = Recipe(
-                objective=objective, model=network, batch=options.batch, precision="bfloat16"
+                objective=parse_objective(objective),
+                model=network,
+                batch=options.batch,
+                precision="bfloat16",
             )
             rows.append(
                 measure(

@@ -11,6 +11,7 @@ import torch
 from gpu import CUDA, METHODS, grid_model, random_data
 from torch.profiler import ProfilerActivity, profile
 
+from upright.objective import parse_objective
 from upright.train import Recipe, Speed
 from upright.train.learner import Learner
 
@@ -37,7 +38,7 @@ def main() -> None:
     show("forward pass of 8192 images", found, 5)
     data = random_data(50_000)
     for objective in sys.argv[1:] or METHODS:
-        recipe = Recipe(objective=objective, precision="bfloat16")
+        recipe = Recipe(objective=parse_objective(objective), precision="bfloat16")
         learner = Learner(recipe, data, CUDA, Speed())
         for step in range(3):
             learner.step(step)

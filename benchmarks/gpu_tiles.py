@@ -3,7 +3,7 @@
     python benchmarks/gpu_tiles.py [KERNEL ...]
 
 Prints microseconds of each kernel for each layer of a ResNet-32, batch and tile, the fastest first;
-``models/fused/tiles.py`` has the choice. About three minutes, most of it compilation.
+``models/fused/triton_tiles.py`` has the choice. About three minutes, most of it compilation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from upright.models.fused.tiles import Kernel, Tile, tile_for
+from upright.models.fused.triton_tiles import Kernel, Tile, tile_for
 
 CUDA = torch.device("cuda")
 
@@ -78,13 +78,13 @@ BATCHES: dict[Kernel, tuple[int, ...]] = {
 
 def work(kernel: Kernel, layer: Layer, images: int, tile: Tile) -> Callable[[], object]:
     """One call of a kernel; a large batch is one in evaluation mode."""
-    from upright.models.fused import backward_kernels, forward_kernels
+    from upright.models.fused import convolution_backward_kernels, convolution_kernels
 
     before, after, weights = layer.values(images), layer.values(images, out=True), layer.kernel
     sums = torch.ones(2, max(layer.before, layer.after), device=CUDA)
     if kernel == "forward" and images > 256:
         scale = sums[0, : layer.after]
-        return lambda: forward_kernels.convolve(
+        return lambda: convolution_kernels.convolve(
             before,
             weights,
             scale,
@@ -95,12 +95,12 @@ def work(kernel: Kernel, layer: Layer, images: int, tile: Tile) -> Callable[[], 
             tile=tile,
         )
     if kernel == "forward":
-        return lambda: forward_kernels.convolve_and_sum(
+        return lambda: convolution_kernels.convolve_and_sum(
             before, weights, sums, after=layer.after, stride=layer.stride, tile=tile
         )
     gradient_sums = torch.zeros_like(sums)
     if kernel == "inputs":
-        return lambda: backward_kernels.gradient_before_norm(
+        return lambda: convolution_backward_kernels.gradient_before_norm(
             after,
             weights,
             before,
@@ -114,7 +114,7 @@ def work(kernel: Kernel, layer: Layer, images: int, tile: Tile) -> Callable[[], 
             tile=tile,
         )
     out = torch.zeros(len(weights), device=CUDA)
-    return lambda: backward_kernels.gradient_of_weights(
+    return lambda: convolution_backward_kernels.gradient_of_weights(
         before, after, out, stride=layer.stride, tile=tile
     )
 

@@ -29,6 +29,7 @@ from upright.data import load_data
 from upright.evaluation import evaluate
 from upright.files import write_whole
 from upright.models import build_network
+from upright.objective import parse_objective
 from upright.train import Recipe, train
 
 NETWORKS = ("resnet8x0.5", "gresnet8x0.25", "stn10x0.25", "etn10x0.25")
@@ -87,7 +88,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _recipe(network: str, objective: str, steps: int) -> Recipe:
     return Recipe(
-        objective=objective,
+        objective=parse_objective(objective),
         data="glyphs",
         train_images=4000,
         model=network,
@@ -134,7 +135,7 @@ def outcome_of(job: Job) -> Outcome:
     found = evaluate(run.model, (data.images, data.labels), attacks=[ATTACK], only_accuracy=True)
     outcome = Outcome(
         network=job.recipe.model,
-        objective=job.recipe.objective,
+        objective=str(job.recipe.objective),
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
         natural=found.natural_accuracy,
         grid=found.attacks[ATTACK].accuracy,

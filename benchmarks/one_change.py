@@ -3,9 +3,13 @@
     python benchmarks/one_change.py --dataset cifar100 --method 'std*' \
         --change '{}' --change '{"weight_decay": 1e-4}' --change '{"drops": [0.333, 0.5]}'
 
-Trains a method by the paper's recipe with each change, side by side, evaluates it under grid-775 on
-the whole test set, and adds the records to a folder of their own: what fills a cell of the paper is
-chosen once for all data sets, and not here. The same command continues where it was stopped.
+Trains a method by the paper's recipe with each change, side by side, evaluates it on the whole test
+set, under grid-775 or the attacks that are asked for, and adds records to a folder of their own:
+what fills a cell of the paper is chosen once for all data sets, and not here. The same command
+continues where it was stopped. Without a change it compares methods that the paper does not have:
+
+    python benchmarks/one_change.py --change '{}' --attack grid-775 --attack refine-1000 \
+        --method 'KL(rob, Wo-10)' --method 'KL(rob, refine-10+rnd)'
 """
 
 from __future__ import annotations
@@ -23,11 +27,8 @@ from upright.measure.results import Results
 from upright.paper.cells import wanted
 from upright.paper.missing import make_missing
 from upright.paper.reported import reported
-from upright.records import Record
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task
-
-_METRICS = ("nat", "grid-775")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,8 @@ class OneChange:
     """In the paper's notation; several may be given."""
     change: tyro.conf.UseAppendAction[tuple[str, ...]]
     """Fields of the recipe as JSON, such as '{"weight_decay": 1e-4}'; several may be given."""
+    attack: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Under which to evaluate, such as refine-1000; several may be given. Without, grid-775."""
     dataset: str = "cifar10"
     together: int = 4
     """How many runs train side by side."""
@@ -58,11 +61,16 @@ class OneChange:
         engine = LocalEngine(
             runs=self.runs, device=torch.device(self.device), together=self.together
         )
-        tasks = [Task(recipe=recipe, test_images=self.test_images) for recipe in named]
+        attacks = self.attack or ("grid-775",)
+        tasks = [
+            Task(recipe=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
+        ]
         for failure in make_missing(tasks, engine, results, say=print):
             print(f"failed: {failure.task}: {failure.reason}")
-        found = {record.recipe_hash: record for record in results.read()}
-        Console().print(_table(self.dataset, named, found))
+        found: dict[str, dict[str, float]] = {}
+        for record in results.read():
+            found.setdefault(record.recipe_hash, {}).update(record.measured)
+        Console().print(_table(self.dataset, named, found, ("nat", *attacks)))
 
 
 def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
@@ -74,20 +82,25 @@ def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
     return Recipe.from_json(values)
 
 
-def _table(dataset: str, named: dict[Recipe, tuple[str, str]], found: dict[str, Record]) -> Table:
-    table = Table("method", "change", *_METRICS, title=f"{dataset}: accuracies in %")
+def _table(
+    dataset: str,
+    named: dict[Recipe, tuple[str, str]],
+    found: dict[str, dict[str, float]],
+    metrics: tuple[str, ...],
+) -> Table:
+    table = Table("method", "change", *metrics, title=f"{dataset}: accuracies in %")
     for recipe, (method, change) in named.items():
-        record = found.get(recipe.hash)
-        table.add_row(method, change, *(_percent(record, metric) for metric in _METRICS))
+        measured = found.get(recipe.hash, {})
+        table.add_row(method, change, *(_percent(measured.get(metric)) for metric in metrics))
     for method in dict.fromkeys(method for method, _ in named.values()):
-        values = [reported(dataset, method, metric) for metric in _METRICS]
-        shown = ["-" if value is None else f"{100 * value.mean:.2f}" for value in values]
+        values = [reported(dataset, method, metric) for metric in metrics]
+        shown = [_percent(None if value is None else value.mean) for value in values]
         table.add_row(method, "the paper", *shown)
     return table
 
 
-def _percent(record: Record | None, metric: str) -> str:
-    return "-" if record is None else f"{100 * record.measured[metric]:.2f}"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
 
 
 if __name__ == "__main__":

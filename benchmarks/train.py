@@ -20,6 +20,7 @@ from timing import interleave, machine, print_table, write_json
 from torch import Tensor, nn
 
 from upright.data import LabelledImages, load_data
+from upright.objective import parse_objective
 from upright.train import Recipe
 from upright.train.learner import Learner
 
@@ -105,7 +106,13 @@ _PASSES = {(False, False): _search, (False, True): _ascent, (True, True): _train
 def measure(objective: str, model: str, batch: int, data: LabelledImages, repeats: int) -> Row:
     """Time a step of the trainer and the same passes by hand, in turns."""
     # A rate of 0: the weights of both stay alike, and no figure depends on how a run went.
-    recipe = Recipe(objective=objective, data="glyphs", model=model, batch=batch, learning_rate=0.0)
+    recipe = Recipe(
+        objective=parse_objective(objective),
+        data="glyphs",
+        model=model,
+        batch=batch,
+        learning_rate=0.0,
+    )
     learner = Learner(recipe, data, torch.device("cpu"))
     passes = passes_of_a_step(learner)
     bare = Learner(recipe, data, torch.device("cpu"))

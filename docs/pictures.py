@@ -46,7 +46,7 @@ def main(
     plt.rcParams |= {"font.size": 9, "svg.hashsalt": "upright", "axes.spines.right": False}
     plt.rcParams |= {"axes.spines.top": False}
     networks = {
-        RunDirectory.open(path).recipe.objective: load_network(path)
+        str(RunDirectory.open(path).recipe.objective): load_network(path)
         for path in (runs / "run-0", runs / "run-3")
     }
     data = load_data("glyphs", limit=images)

@@ -21,6 +21,7 @@ from typing import Any
 
 from upright.families import UnknownFamilyError
 from upright.objective import GRAMMAR
+from upright.registry import UnknownNameError
 
 __all__ = ["Escape", "Hang", "Target", "attempt", "warm_up"]
 
@@ -58,6 +59,9 @@ class Hang(BaseException):
     """The reader took too long."""
 
 
+_OURS = (ValueError, UnknownFamilyError, UnknownNameError)
+
+
 def warm_up(target: Target, folder: Path) -> None:
     """Read input that is right, unguarded: some libraries are imported late, and make files."""
     folder.mkdir(parents=True)
@@ -78,7 +82,7 @@ def attempt(target: Target, data: bytes, folder: Path, *, alarm: bool = True) ->
             target.read(data, box)
     except ValueError as error:
         # Other subclasses come from other libraries, and do not say what to do.
-        if type(error) not in (ValueError, UnknownFamilyError) or not _is_one_line(str(error)):
+        if type(error) not in _OURS or not _is_one_line(str(error)):
             raise
         return False
     except OSError as error:

@@ -19,6 +19,7 @@ from torch import Tensor
 from upright import records
 from upright.evaluation import evaluate, state
 from upright.models import build_network
+from upright.objective import parse_objective
 from upright.train import Recipe, RunDirectory, load_network
 from upright.train import log as train_log
 from upright.train.checkpoint import Checkpoint
@@ -134,7 +135,9 @@ def _images() -> tuple[Tensor, Tensor]:
 @cache
 def _checkpoint_files() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
-        recipe = Recipe(objective="std", data="glyphs", model=_NETWORK, steps=3, batch=4)
+        recipe = Recipe(
+            objective=parse_objective("std"), data="glyphs", model=_NETWORK, steps=3, batch=4
+        )
         run = RunDirectory.create(
             Path(folder), recipe, classes=("0", "1"), channels=3, resume=False, data_digest="00"
         )
@@ -144,7 +147,9 @@ def _checkpoint_files() -> dict[str, bytes]:
 
 
 def _run_json(**changes: Any) -> bytes:
-    recipe = Recipe(objective="std", data="glyphs", model=_NETWORK, steps=3, batch=4).as_json()
+    recipe = Recipe(
+        objective=parse_objective("std"), data="glyphs", model=_NETWORK, steps=3, batch=4
+    ).as_json()
     recipe |= {key: value for key, value in changes.items() if key in recipe}
     content = {"recipe": recipe, "classes": ["0", "1"], "channels": 3, "data_digest": "00"}
     content |= {key: value for key, value in changes.items() if key in content}

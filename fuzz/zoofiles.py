@@ -14,6 +14,7 @@ from results import example_record
 from safetensors.torch import load, save
 
 from upright.models import build_network
+from upright.objective import parse_objective
 from upright.terminal import printable
 from upright.train import Recipe
 from upright.zoo import Card, Entry, pack, to_markdown
@@ -50,7 +51,9 @@ def _weights() -> bytes:
 
 
 def _example() -> Card:
-    recipe = Recipe(objective="KL(rob, Wo-2)", data="glyphs", model=_NETWORK, steps=3, batch=4)
+    recipe = Recipe(
+        objective=parse_objective("KL(rob, Wo-2)"), data="glyphs", model=_NETWORK, steps=3, batch=4
+    )
     evaluation = {
         "space": "shift(3px) rotate(30)",
         **{"split": "test", "limit": 2, "fill": "black", "interpolation": "bilinear"},

@@ -26,7 +26,6 @@ from upright.later import (
     space_text,
     without_defaults,
 )
-from upright.measure import Settings
 from upright.records import from_json, read_folder
 from upright.train import Recipe, RunDirectory
 from upright.train.pair import plan_from_json
@@ -35,14 +34,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_what_is_at_its_default_is_left_out_and_the_rest_is_kept() -> None:
-    later = later_defaults(Settings, "top", "include_identity")
+    later = later_defaults(Question, "top", "include_identity")
     assert later == {"top": 1, "include_identity": False}
     assert without_defaults({"top": 1, "include_identity": True, "canvas": 0}, later) == {
         "include_identity": True,
         "canvas": 0,
     }
     with pytest.raises(KeyError, match="colour"):
-        later_defaults(Settings, "colour")
+        later_defaults(Question, "colour")
 
 
 def test_hashes_of_committed_records_are_those_that_were_written_with_them() -> None:
@@ -104,12 +103,12 @@ def test_cards_of_the_zoo_have_the_hash_of_their_recipe() -> None:
 
 
 def test_a_later_field_that_differs_tells_questions_and_recipes_apart() -> None:
-    plain, asked = Settings().as_json(), Question(attacks={}).as_json()
+    plain, asked = Question().for_record(), Question().for_state()
     changes: dict[str, Any] = {"top": 5, "include_identity": True, "view": 24}
     for name, value in changes.items():
-        assert Settings(**{name: value}).as_json() == plain | {name: value}
-        other = Question(attacks={}, **{name: value}).as_json()
-        assert other == asked | {name.replace("_", " "): value}
+        other = Question(**{name: value})
+        assert other.for_record() == plain | {name: value}
+        assert other.for_state() == asked | {name.replace("_", " "): value}
     hashes = [
         replace(Recipe(decay=0.5), **{name: value}).hash
         for name, value in {
@@ -262,6 +261,6 @@ def test_the_steps_of_a_climb_in_another_space_were_others() -> None:
     attacks = {"s-pgd": "SpatialPGD(steps=5, step_size=(0.03, 0.03, 0.3), restarts=1)"}
     paper = {"max_dx": 3.0, "max_dy": 3.0, "max_angle": 30.0, "unit": "px"}
     now = question_now({"space": paper, "attacks": attacks})
-    assert now["attacks"] == Question.of(["s-pgd"]).as_json()["attacks"]
+    assert now["attacks"] == Question.of(["s-pgd"]).for_state()["attacks"]
     assert question_now({"space": FIRST, "attacks": attacks})["attacks"] == attacks
     assert question_now({"seed": 3}) == {"seed": 3}

@@ -14,10 +14,13 @@ __all__ = ["Cosine"]
 
 @dataclass(frozen=True)
 class Cosine(Penalty):
-    """Between 0 and 2, whatever the size of the logits."""
+    """Between 0 and 2, whatever the size of the logits; what lies below ``margin`` is free."""
+
+    margin: float = 0.0
 
     def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
-        return 1 - F.cosine_similarity(natural, transformed, dim=-1)
+        distance = 1 - F.cosine_similarity(natural, transformed, dim=-1)
+        return (distance - self.margin).clamp(min=0)
 
 
 name_penalty("COS", Cosine(), weight=2.0)

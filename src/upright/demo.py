@@ -25,7 +25,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column, Table
 
 from upright.attacks import GridSearch, usual_grid
-from upright.measure import FinishedRun, Loaded, Settings, choose_shown, measure, save_answers
+from upright.evaluation import Question
+from upright.measure import FinishedRun, Loaded, choose_shown, load_images, measure, save_answers
+from upright.objective import parse_objective
 from upright.records import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
@@ -80,7 +82,7 @@ class _Lines:
         self._tasks = {
             # One more than its steps: the last is the evaluation.
             job: self._bars.add_task(
-                job.recipe.objective, total=job.recipe.steps + 1, doing="waits"
+                str(job.recipe.objective), total=job.recipe.steps + 1, doing="waits"
             )
             for job in jobs
         }
@@ -141,7 +143,7 @@ def main(
         shutil.rmtree(old, ignore_errors=True)
     (out / "records.jsonl").unlink(missing_ok=True)
     outcomes = _run(jobs, console)
-    in_order = [outcomes[job.recipe.objective] for job in jobs]
+    in_order = [outcomes[str(job.recipe.objective)] for job in jobs]
     console.print(_table(in_order, str(_grid(space))))
     page = _report(in_order, out, str(_grid(space)))
     took = f"All of it took {time.perf_counter() - began:.0f} s."
@@ -170,7 +172,7 @@ def _grid(space: Space) -> GridSearch:
 
 def _recipe(method: str, steps: int, space: Space = PAPER) -> Recipe:
     return Recipe(
-        objective=method,
+        objective=parse_objective(method),
         data="glyphs",
         space=space,
         train_images=8000,
@@ -211,22 +213,24 @@ def _train_and_evaluate(job: _Job) -> Outcome:
     run = train(job.recipe, job.folder, log_every=10)
     if not run.finished:
         raise KeyboardInterrupt
-    settings, name = Settings(limit=job.test_images, space=job.recipe.space), str(job.grid)
+    question = Question.of(
+        [job.grid], space=job.recipe.space, limit=job.test_images, only_accuracy=True
+    )
     loaded = Loaded(
         model=run.model,
         subject=FinishedRun.open(job.folder),
-        data=settings.load("glyphs"),
+        data=load_images(question, "glyphs"),
         data_name="glyphs",
-        settings=settings,
+        question=question,
         device=torch.device("cpu"),
     )
-    found = measure(loaded, [name])
+    found = measure(loaded)
     append(job.out / "records.jsonl", found.record)
-    save_answers(job.out / "saved", found, choose_shown(loaded, [name]), name=str(job.folder))
+    save_answers(job.out / "saved", found, choose_shown(loaded), name=str(job.folder))
     return Outcome(
-        method=job.recipe.objective,
+        method=job.recipe.method,
         natural=found.evaluation.natural_accuracy,
-        grid=found.evaluation.attacks[name].accuracy,
+        grid=found.evaluation.attacks[str(job.grid)].accuracy,
         seconds=time.perf_counter() - began,
     )
 

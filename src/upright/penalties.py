@@ -8,8 +8,10 @@ both sides.
 from __future__ import annotations
 
 import abc
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,7 +31,17 @@ def kl_divergence(natural: Tensor, transformed: Tensor) -> Tensor:
 
 
 class Penalty(abc.ABC):
-    """A distance with its options, as part of an objective."""
+    """A distance with its options, as part of an objective.
+
+    The fields of a dataclass are its options in the notation: ``L2(rob, Wo-10; scale=1)``.
+    """
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        """Say which fields the notation has options for, by their names there: all of them."""
+        kind: Any = cls
+        fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+        return {field.name: field.name for field in fields if field.init}
 
     @abc.abstractmethod
     def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:

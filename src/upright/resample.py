@@ -24,10 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from upright.triton_support import has_triton
 from upright.window import Window
 
 __all__ = [
     "FILLS",
+    "NEAREST",
     "Fill",
     "Interpolation",
     "check_fill",
@@ -53,7 +55,7 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 # Bicubic interpolation reads two pixels beyond a position, which itself may lie two outside.
 _MARGIN = 4
-_NEAREST = 1e-6
+NEAREST = 1e-6
 """Of a perspective: what lies behind the viewer is shown as if it were so near."""
 
 
@@ -73,7 +75,8 @@ def resample_window(
     if fill == "black" and interpolation == "bilinear" and has_kernel(images):
         from upright.resample_kernels import resample_black_bilinear
 
-        return resample_black_bilinear(images, maps, window, projective=projective)
+        nearest = NEAREST if projective else 0.0
+        return resample_black_bilinear(images, maps, window, nearest=nearest)
     points = pixels_of(window, maps)
     return resample(
         images,
@@ -149,8 +152,6 @@ def has_kernel(images: Tensor) -> bool:
     # What traces or transforms a program looks into operations, and a kernel is none.
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return False
-    from torch.utils._triton import has_triton
-
     return has_triton()
 
 
@@ -165,7 +166,7 @@ def _positions(
     if not projective:
         # In this order, what cancels cancels exactly: by half a quarter turn, the diagonal.
         return a * x + b * y + (dx + middle_x), c * x + d * y + (dy + middle_y)
-    depth = (e * x + f * y + g).clamp_min(_NEAREST)
+    depth = (e * x + f * y + g).clamp_min(NEAREST)
     from_x, from_y = a * x + b * y + dx, c * x + d * y + dy
     return from_x / depth + middle_x, from_y / depth + middle_y
 

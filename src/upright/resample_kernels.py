@@ -10,6 +10,7 @@ read the pose itself: to make a map of it takes some thirty kernels.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -22,12 +23,15 @@ from upright.window import Window
 
 __all__ = ["move_alike", "resample_black_bilinear"]
 
+_RADIANS = tl.constexpr(math.pi / 180)
+"""A degree in radians."""
+
 
 @triton.jit
 def _cos_sin_degrees(angle):
     """As ``families.cos_sin_degrees``: exact at every multiple of 90."""
     turns = tl.floor(angle / 90 + 0.5)
-    rest = (angle - 90 * turns) * 0.017453292519943295
+    rest = (angle - 90 * turns) * _RADIANS
     cos, sin = tl.cos(rest), tl.sin(rest)
     quarter = turns.to(tl.int32) & 3
     odd = (quarter & 1) == 1
@@ -59,8 +63,47 @@ def _sources(pixel, dx, dy, cos, sin, HEIGHT: tl.constexpr, WIDTH: tl.constexpr)
 
 @triton.jit
 def _tap(image, row, column, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Pixels of a channel, black around it."""
     there = inside & (row >= 0) & (row < HEIGHT) & (column >= 0) & (column < WIDTH)
     return tl.load(image + row * WIDTH + column, mask=there, other=0.0)
+
+
+@triton.jit
+def _four_taps(image, row, column, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """The pixels around a place: above left and right, below left and right."""
+    above_left = _tap(image, row, column, inside, HEIGHT, WIDTH)
+    above_right = _tap(image, row, column + 1, inside, HEIGHT, WIDTH)
+    below_left = _tap(image, row + 1, column, inside, HEIGHT, WIDTH)
+    below_right = _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH)
+    return above_left, above_right, below_left, below_right
+
+
+@triton.jit
+def _bilinear(
+    image, row, column, bottom_part, right_part, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+):
+    """The value of a channel between four pixels."""
+    above_left, above_right, below_left, below_right = _four_taps(
+        image, row, column, inside, HEIGHT, WIDTH
+    )
+    above = above_left * (1 - right_part) + above_right * right_part
+    below = below_left * (1 - right_part) + below_right * right_part
+    return above * (1 - bottom_part) + below * bottom_part
+
+
+@triton.jit
+def _bilinear_slopes(
+    image, row, column, bottom_part, right_part, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+):
+    """The slopes of ``_bilinear`` in x and in y."""
+    above_left, above_right, below_left, below_right = _four_taps(
+        image, row, column, inside, HEIGHT, WIDTH
+    )
+    above, below = above_right - above_left, below_right - below_left
+    at_left, at_right = below_left - above_left, below_right - above_right
+    slope_x = above * (1 - bottom_part) + below * bottom_part
+    slope_y = at_left * (1 - right_part) + at_right * right_part
+    return slope_x, slope_y
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -82,12 +125,9 @@ def _warp(
     _, _, row, column, bottom_part, right_part = _sources(pixel, dx, dy, cos, sin, HEIGHT, WIDTH)
     for channel in range(CHANNELS):
         image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
-        above = _tap(image, row, column, inside, HEIGHT, WIDTH) * (1 - right_part)
-        above += _tap(image, row, column + 1, inside, HEIGHT, WIDTH) * right_part
-        below = _tap(image, row + 1, column, inside, HEIGHT, WIDTH) * (1 - right_part)
-        below += _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH) * right_part
+        value = _bilinear(image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH)
         place = out + (move * CHANNELS + channel) * (HEIGHT * WIDTH) + pixel
-        tl.store(place, above * (1 - bottom_part) + below * bottom_part, mask=inside)
+        tl.store(place, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -119,16 +159,13 @@ def _gradient_of_poses(
         by_y = tl.zeros((BLOCK,), tl.float32)
         for channel in range(CHANNELS):
             image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
-            above_left = _tap(image, row, column, inside, HEIGHT, WIDTH)
-            above_right = _tap(image, row, column + 1, inside, HEIGHT, WIDTH)
-            below_left = _tap(image, row + 1, column, inside, HEIGHT, WIDTH)
-            below_right = _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH)
+            slope_x, slope_y = _bilinear_slopes(
+                image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH
+            )
             place = gradient + (move * CHANNELS + channel) * (HEIGHT * WIDTH) + pixel
             weight = tl.load(place, mask=inside, other=0.0)
-            above, below = above_right - above_left, below_right - below_left
-            by_x += weight * (above * (1 - bottom_part) + below * bottom_part)
-            at_left, at_right = below_left - above_left, below_right - above_right
-            by_y += weight * (at_left * (1 - right_part) + at_right * right_part)
+            by_x += weight * slope_x
+            by_y += weight * slope_y
         sum_dx -= by_x * cos + by_y * sin
         sum_dy += by_x * sin - by_y * cos
         sum_angle += by_y * (cos * x - sin * y) - by_x * (sin * x + cos * y)
@@ -137,7 +174,7 @@ def _gradient_of_poses(
     out += COLUMNS * move
     tl.store(out, tl.sum(sum_dx, 0))
     tl.store(out + 1, tl.sum(sum_dy, 0))
-    tl.store(out + 2, tl.sum(sum_angle, 0) * 0.017453292519943295)
+    tl.store(out + 2, tl.sum(sum_angle, 0) * _RADIANS)
     if COLUMNS == 4:
         tl.store(out + 3, tl.sum(sum_zoom, 0))
 
@@ -203,7 +240,7 @@ def _mapped(
     middle_x,
     middle_y,
     OUT_WIDTH: tl.constexpr,
-    PROJECTIVE: tl.constexpr,
+    NEAREST: tl.constexpr,  # 0 for affine maps
 ):
     """Where pixels come from: the point of each, its source about the centre and the depth there;
     then the row and column above and left of that place, and the parts of those beyond."""
@@ -212,9 +249,9 @@ def _mapped(
     from_x = tl.load(maps) * x + tl.load(maps + 1) * y + tl.load(maps + 2)
     from_y = tl.load(maps + 3) * x + tl.load(maps + 4) * y + tl.load(maps + 5)
     depth = tl.full(x.shape, 1.0, tl.float32)
-    if PROJECTIVE:
+    if NEAREST > 0:
         depth = tl.load(maps + 6) * x + tl.load(maps + 7) * y + tl.load(maps + 8)
-        depth = tl.maximum(depth, 1e-6)
+        depth = tl.maximum(depth, NEAREST)
         from_x, from_y = from_x / depth, from_y / depth
     at_x, at_y = from_x + middle_x, from_y + middle_y
     column, row = tl.floor(at_x), tl.floor(at_y)
@@ -237,23 +274,20 @@ def _resample(
     WIDTH: tl.constexpr,
     OUT_HEIGHT: tl.constexpr,
     OUT_WIDTH: tl.constexpr,
-    PROJECTIVE: tl.constexpr,
+    NEAREST: tl.constexpr,  # 0 for affine maps
     BLOCK: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = pixel < OUT_HEIGHT * OUT_WIDTH
     _, _, _, _, _, row, column, bottom_part, right_part = _mapped(
-        pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, PROJECTIVE
+        pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, NEAREST
     )
     for channel in range(CHANNELS):
         image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
-        above = _tap(image, row, column, inside, HEIGHT, WIDTH) * (1 - right_part)
-        above += _tap(image, row, column + 1, inside, HEIGHT, WIDTH) * right_part
-        below = _tap(image, row + 1, column, inside, HEIGHT, WIDTH) * (1 - right_part)
-        below += _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH) * right_part
+        value = _bilinear(image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH)
         place = out + (move * CHANNELS + channel) * (OUT_HEIGHT * OUT_WIDTH) + pixel
-        tl.store(place, above * (1 - bottom_part) + below * bottom_part, mask=inside)
+        tl.store(place, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -272,7 +306,7 @@ def _gradient_of_maps(
     WIDTH: tl.constexpr,
     OUT_HEIGHT: tl.constexpr,
     OUT_WIDTH: tl.constexpr,
-    PROJECTIVE: tl.constexpr,
+    NEAREST: tl.constexpr,  # 0 for affine maps
     BLOCK: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
@@ -289,22 +323,19 @@ def _gradient_of_maps(
         pixel = start + tl.arange(0, BLOCK)
         inside = pixel < OUT_HEIGHT * OUT_WIDTH
         x, y, from_x, from_y, depth, row, column, bottom_part, right_part = _mapped(
-            pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, PROJECTIVE
+            pixel, maps + 9 * move, left, top, middle_x, middle_y, OUT_WIDTH, NEAREST
         )
         by_x = tl.zeros((BLOCK,), tl.float32)
         by_y = tl.zeros((BLOCK,), tl.float32)
         for channel in range(CHANNELS):
             image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
-            above_left = _tap(image, row, column, inside, HEIGHT, WIDTH)
-            above_right = _tap(image, row, column + 1, inside, HEIGHT, WIDTH)
-            below_left = _tap(image, row + 1, column, inside, HEIGHT, WIDTH)
-            below_right = _tap(image, row + 1, column + 1, inside, HEIGHT, WIDTH)
+            slope_x, slope_y = _bilinear_slopes(
+                image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH
+            )
             place = gradient + (move * CHANNELS + channel) * (OUT_HEIGHT * OUT_WIDTH) + pixel
             weight = tl.load(place, mask=inside, other=0.0)
-            above, below = above_right - above_left, below_right - below_left
-            by_x += weight * (above * (1 - bottom_part) + below * bottom_part)
-            at_left, at_right = below_left - above_left, below_right - above_right
-            by_y += weight * (at_left * (1 - right_part) + at_right * right_part)
+            by_x += weight * slope_x
+            by_y += weight * slope_y
         by_x, by_y = by_x / depth, by_y / depth
         by_a += by_x * x
         by_b += by_x * y
@@ -312,9 +343,9 @@ def _gradient_of_maps(
         by_c += by_y * x
         by_d += by_y * y
         by_dy += by_y
-        if PROJECTIVE:
+        if NEAREST > 0:
             # What is held at the least depth does not get nearer.
-            by_depth = tl.where(depth > 1e-6, -(by_x * from_x + by_y * from_y), 0.0)
+            by_depth = tl.where(depth > NEAREST, -(by_x * from_x + by_y * from_y), 0.0)
             by_e += by_depth * x
             by_f += by_depth * y
             by_g += by_depth
@@ -331,24 +362,27 @@ def _gradient_of_maps(
 
 
 def resample_black_bilinear(
-    images: Tensor, maps: Tensor, window: Window, *, projective: bool = False
+    images: Tensor, maps: Tensor, window: Window, *, nearest: float = 0.0
 ) -> Tensor:
-    """As ``resample_window``, for images in float32 and without a gradient, on a GPU."""
-    moved: Tensor = _Resample.apply(images.contiguous(), maps.contiguous(), window, projective)  # type: ignore[no-untyped-call]
+    """As ``resample_window``, for images in float32 and without a gradient, on a GPU.
+
+    Maps are projective where ``nearest`` is above 0: what is less deep is shown as if it were so.
+    """
+    moved: Tensor = _Resample.apply(images.contiguous(), maps.contiguous(), window, nearest)  # type: ignore[no-untyped-call]
     return moved
 
 
 class _Resample(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, maps: Tensor, window: Window, projective: bool) -> Tensor:
+    def forward(ctx: Any, images: Tensor, maps: Tensor, window: Window, nearest: float) -> Tensor:
         ctx.save_for_backward(images, maps)
-        ctx.window, ctx.projective = window, projective
+        ctx.window, ctx.nearest = window, nearest
         out = images.new_empty((len(maps), images.shape[1], window.height, window.width))
         block = 256  # few registers: many programs gather at once
         blocks = triton.cdiv(window.height * window.width, block)
         with torch.cuda.device_of(images):
             _resample[(len(maps), blocks)](
-                images, maps, out, *_numbers(images, window), projective, block
+                images, maps, out, *_numbers(images, window), nearest, block
             )
         return out
 
@@ -364,7 +398,7 @@ class _Resample(torch.autograd.Function):
                 gradient.contiguous(),
                 out,
                 *_numbers(images, ctx.window),
-                ctx.projective,
+                ctx.nearest,
                 1024,
                 num_warps=8,
             )

@@ -23,7 +23,7 @@ from torch import Tensor
 from upright.checks import Model, warn_if_training
 from upright.models.group_conv import P4, P4M
 from upright.pose import Pose
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, Resampling
 
 __all__ = [
     "Transformation",
@@ -87,7 +87,7 @@ def moved_by(
     return tuple(
         Transformation(
             f"at {poses[place].in_words()}",
-            partial(warp, pose=poses[place : place + 1], fill=fill, interpolation=interpolation),
+            partial(Resampling(fill, interpolation), pose=poses[place : place + 1]),
         )
         for place in range(len(poses))
     )

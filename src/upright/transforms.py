@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from upright.checks import warn_if_normalised
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_chain, check_options, warp
+from upright.warp import Fill, Interpolation, Resampling, check_chain
 from upright.window import Window
 
 __all__ = ["Random"]
@@ -50,10 +50,9 @@ class Random(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        check_options(fill, interpolation, canvas=0)
-        self.space, self.view, self.generator = Space.of(space), view, generator
+        self.space, self.generator = Space.of(space), generator
+        self.resampling = Resampling(fill, interpolation, view)
         check_chain(self.space.chain, interpolation)
-        self.fill, self.interpolation = fill, interpolation
         self._looked = False
 
     def forward(self, images: Tensor, *others: Any) -> Any:
@@ -69,7 +68,7 @@ class Random(nn.Module):
     def extra_repr(self) -> str:
         """Say the space, and what is not as usual."""
         usual = {"view": None, "fill": "black", "interpolation": "bilinear"}
-        mine = {name: getattr(self, name) for name in usual}
+        mine = {name: getattr(self.resampling, name) for name in usual}
         told = [f"{name}={value!r}" for name, value in mine.items() if value != usual[name]]
         return ", ".join([repr(str(self.space)), *told])
 
@@ -77,11 +76,10 @@ class Random(nn.Module):
         if not (self._looked or self.space.chain.is_spatial):  # once: it waits for a GPU
             warn_if_normalised(images)
             self._looked = True
-        space = self.space.in_pixels(*Window.of(images, self.view).size)
+        space = self.space.in_pixels(*Window.of(images, self.resampling.view).size)
         device = images.device if self.generator is None else self.generator.device
         poses = space.sample(len(images), generator=self.generator, device=device)
-        way = {"fill": self.fill, "interpolation": self.interpolation, "view": self.view}
-        return warp(images.as_subclass(Tensor), poses, **way)  # type: ignore[arg-type]
+        return self.resampling(images.as_subclass(Tensor), poses)
 
 
 def _is_bytes(images: Tensor) -> bool:

@@ -14,7 +14,7 @@ from upright.checks import Model, check_at_least_1
 from upright.logits import ask
 from upright.pose import Pose
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_options, warp
+from upright.warp import Fill, Interpolation, Resampling
 
 __all__ = ["Averaged", "tta"]
 
@@ -33,10 +33,8 @@ class Averaged(nn.Module):
         interpolation: Interpolation,
     ) -> None:
         super().__init__()
-        check_options(fill, interpolation, canvas=0)
         self.model, self.poses, self.space, self.seed = model, poses, space, seed
-        self.fill: Fill = fill
-        self.interpolation: Interpolation = interpolation
+        self.resampling = Resampling(fill, interpolation)
         self.training = isinstance(model, nn.Module) and model.training
 
     def extra_repr(self) -> str:
@@ -59,8 +57,7 @@ class Averaged(nn.Module):
         return total / len(poses)
 
     def _logits(self, images: Tensor, pose: Pose) -> Tensor:
-        moved = warp(images, pose, fill=self.fill, interpolation=self.interpolation)
-        logits = ask(self.model, moved)
+        logits = ask(self.model, self.resampling(images, pose))
         # A sum of many in half precision would lose what they differ in.
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 

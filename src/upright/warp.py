@@ -6,7 +6,7 @@ A zero pose gives back the image bit for bit. All that moves points is one resam
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -33,12 +33,30 @@ __all__ = [
     "FILLS",
     "Fill",
     "Interpolation",
+    "Resampling",
+    "check_canvas",
     "check_chain",
     "check_fill",
-    "check_options",
     "warp",
     "warp_all",
 ]
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How images are moved, whatever the pose: called with both, it does as ``warp`` does."""
+
+    fill: Fill = "black"
+    interpolation: Interpolation = "bilinear"
+    view: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fill(self.fill)
+        check_interpolation(self.interpolation)
+
+    def __call__(self, images: Tensor, pose: Pose) -> Tensor:
+        """Change each image by its own pose."""
+        return _warp(images, pose, self)
 
 
 def warp(
@@ -78,14 +96,19 @@ def warp(
     tensor([[[[2., 4.],
               [1., 3.]]]])
     """
-    _check(images, pose, fill, interpolation, canvas)
+    check_canvas(canvas)
+    return _warp(images, pose, Resampling(fill, interpolation, view), canvas)
+
+
+def _warp(images: Tensor, pose: Pose, resampling: Resampling, canvas: int = 0) -> Tensor:
+    _check(images, pose, resampling.fill)
     exact = images.to(torch.promote_types(images.dtype, torch.float32))
     if canvas:
-        exact = _padded(exact, canvas, fill)
+        exact = _padded(exact, canvas, resampling.fill)
     leading, each = pose.shape[:-1], pose.shape[-1]
     values = pose.values.to(exact.device, exact.dtype).reshape(-1, each, len(pose.chain.axes))
-    window = Window.of(exact, view)
-    if canvas and view is None:
+    window = Window.of(exact, resampling.view)
+    if canvas and resampling.view is None:
         window = replace(window, size=(images.shape[-2], images.shape[-1]))  # as without it
     moved = exact[None]  # tries x images x C x H x W
     last = pose.chain.stages[-1]
@@ -93,7 +116,7 @@ def warp(
         own = values[..., stage.columns]
         if stage.is_spatial:
             part = window if stage is last else window.around(exact)
-            moved = _moved(moved, stage, own, part, fill, interpolation)
+            moved = _moved(moved, stage, own, part, resampling)
         else:
             moved = stage.apply(moved, own[:, :, None, None, None])
     if not last.is_spatial:
@@ -114,42 +137,35 @@ def warp_all(images: Tensor, poses: Pose, **way: Any) -> Tensor:
 
 
 def _moved(
-    images: Tensor,
-    stage: Stage,
-    values: Tensor,
-    window: Window,
-    fill: Fill,
-    interpolation: Interpolation,
+    images: Tensor, stage: Stage, values: Tensor, window: Window, resampling: Resampling
 ) -> Tensor:
     """Resample images, 1 or tries x N x C x H x W, by poses, tries x N or 1 x axes."""
     tries, count = len(values), images.shape[1]
-    black = fill if fill in FILLS else "black"
+    fill = resampling.fill
+    black = resampling if fill in FILLS else replace(resampling, fill="black")
     if values.shape[1] == count:
         source, poses = images.flatten(0, 1), values.flatten(0, 1)
     elif images.is_cuda:  # one grid has fewer places than a GPU has threads
         source, poses = images.flatten(0, 1), values[:, 0].repeat_interleave(count, 0)
     else:  # one grid serves all images, folded into the channels: several times as fast
         source, poses = images.flatten(1, 2), values[:, 0]
-    moved = _resampled(source, stage, poses, window, black, interpolation)
+    moved = _resampled(source, stage, poses, window, black)
     moved = moved.reshape(tries, count, images.shape[2], *moved.shape[-2:])
     if fill in FILLS:
         return moved
     one = images.new_ones((1, 1, *images.shape[-2:]))
-    covered = _resampled(one, stage, values.flatten(0, 1), window, black, interpolation)
+    covered = _resampled(one, stage, values.flatten(0, 1), window, black)
     return moved + (1 - covered.reshape(tries, -1, *covered.shape[1:])) * _colour(fill, images)
 
 
 def _resampled(
-    images: Tensor,
-    stage: Stage,
-    values: Tensor,
-    window: Window,
-    fill: Fill,
-    interpolation: str,
+    images: Tensor, stage: Stage, values: Tensor, window: Window, resampling: Resampling
 ) -> Tensor:
     """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
+    fill, interpolation = resampling.fill, resampling.interpolation
     if interpolation == "bilinear-twice":
-        return _resampled_twice(images, stage, values, window, fill)
+        once = replace(resampling, interpolation="bilinear")
+        return _resampled_twice(images, stage, values, window, once)
     whole = window == replace(Window.of(images), size=window.size)
     usual = fill == "black" and interpolation == "bilinear" and has_kernel(images)
     if stage.is_similar and whole and usual:
@@ -167,7 +183,7 @@ def _resampled(
 
 
 def _resampled_twice(
-    images: Tensor, stage: Stage, values: Tensor, window: Window, fill: Fill
+    images: Tensor, stage: Stage, values: Tensor, window: Window, once: Resampling
 ) -> Tensor:
     """Turn images and shift what came out, both bilinear, as if on an endless canvas.
 
@@ -176,12 +192,12 @@ def _resampled_twice(
     """
     _check_twice(stage)
     if not isinstance(stage.families[0], Shift):
-        return _resampled(images, stage, values, window, fill, "bilinear")
+        return _resampled(images, stage, values, window, once)
     dx, dy, *rest = values.unbind(-1)
     mixed = torch.zeros((), dtype=images.dtype, device=images.device)
     for (whole_dx, of_x), (whole_dy, of_y) in product(_whole_shifts(dx), _whole_shifts(dy)):
         shifted = torch.stack((whole_dx, whole_dy, *rest), -1)
-        moved = _resampled(images, stage, shifted, window, fill, "bilinear")
+        moved = _resampled(images, stage, shifted, window, once)
         mixed = mixed + (of_x * of_y)[:, None, None, None] * moved
     return mixed
 
@@ -212,7 +228,7 @@ def _colour(fill: Fill, images: Tensor) -> Tensor:
     return torch.stack([images.new_full((1, 1), level) for level in levels_of(fill)])
 
 
-def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: int) -> None:
+def _check(images: Tensor, pose: Pose, fill: Fill) -> None:
     check_float_images(images)
     if not pose.shape:
         raise ValueError("a pose without an axis for images; make it with Pose.of, or by pose[:1]")
@@ -221,7 +237,6 @@ def _check(images: Tensor, pose: Pose, fill: Fill, interpolation: str, canvas: i
             f"{len(images)} images need one pose each or one for all, but there are "
             f"{pose.shape[-1]}; to apply every pose to every image, use warp_all"
         )
-    check_options(fill, interpolation, canvas)
     if fill not in FILLS and len(levels_of(fill)) not in (1, images.shape[1]):
         raise ValueError(
             f"fill {fill!r} has three channels, but the images have {images.shape[1]}; give a "
@@ -243,9 +258,7 @@ def _check_twice(stage: Stage) -> None:
         )
 
 
-def check_options(fill: Fill, interpolation: str, canvas: int) -> None:
-    """Check how images are to be moved."""
+def check_canvas(canvas: int) -> None:
+    """Check by how many pixels images are to be padded."""
     if canvas < 0:
         raise ValueError(f"canvas must be at least 0 pixels, but is {canvas}")
-    check_fill(fill)
-    check_interpolation(interpolation)

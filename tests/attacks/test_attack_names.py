@@ -12,6 +12,7 @@ from upright import (
     GridSearch,
     Pose,
     RandomSearch,
+    RefiningClimb,
     RefiningSearch,
     Space,
     SpatialPGD,
@@ -31,6 +32,8 @@ NAMES: dict[str, Attack] = {
     "s-pgd": SpatialPGD(),
     "refine-1000": RefiningSearch(1000),
     "refine-20+rnd": RefiningSearch(20, shifted=True),
+    "refine-20+s-pgd": RefiningClimb(20),
+    "refine-20+rnd+s-pgd": RefiningClimb(20, shifted=True),
 }
 
 
@@ -57,7 +60,19 @@ def test_other_spellings(name: str, canonical: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "grid", "grid-", "grid-5x", "grid-5x5 x3", "wo-", "wo10x", "pgd", "refine", "refine-9+"],
+    [
+        "",
+        "grid",
+        "grid-",
+        "grid-5x",
+        "grid-5x5 x3",
+        "wo-",
+        "wo10x",
+        "pgd",
+        "refine",
+        "refine-9+",
+        "refine-9+s-pgd+rnd",
+    ],
 )
 def test_an_unknown_name_lists_the_right_ones(name: str) -> None:
     with pytest.raises(ValueError, match="no attack is called") as error:

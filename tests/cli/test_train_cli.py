@@ -140,7 +140,7 @@ def test_published_counts_epochs_of_the_data_there_are(
     options = ("--data", "npz:many.npz", "--model", "etn10", "--published", "--out", "run")
     assert upright("train", "std*", *options)[0] == 0
     assert asked == [published(asked[0], 261)]
-    assert (asked[0].objective, asked[0].optimizer) == ("std*", "adam")
+    assert (str(asked[0].objective), asked[0].optimizer) == ("std*", "adam")
     assert (asked[0].steps, asked[0].decay_every) == (600, 2)
 
 

@@ -119,7 +119,7 @@ def test_the_list_reads_in_every_terminal(upright, monkeypatch, columns):
         reported = card.records[0].reported["grid-775"]
         grid = f"{100 * card.records[0].measured['grid-775']:.2f}"
         paper = f"({100 * reported.mean:.2f} ± {100 * reported.stderr:.2f})"
-        for text in (card.recipe.objective, f"grid-775 {grid} {paper}"):
+        for text in (str(card.recipe.objective), f"grid-775 {grid} {paper}"):
             assert any(text in line for line in about)  # whole, on one line
 
 

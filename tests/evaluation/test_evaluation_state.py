@@ -69,6 +69,10 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
         again = other.attacks[name]
         assert result.forward_passes == again.forward_passes
         assert torch.equal(result.correct, again.correct)
+        assert (result.estimate is None) == (again.estimate is None)
+        if result.estimate is not None and again.estimate is not None:
+            for part in ("safe", "safe_early", "went_below"):
+                assert getattr(result.estimate, part).equal(getattr(again.estimate, part))
         torch.testing.assert_close(result.worst_loss, again.worst_loss, rtol=0, atol=1e-12)
         for left, right in ((result.worst_pose, again.worst_pose), (result.fooled, again.fooled)):
             assert (left is None) == (right is None)

@@ -77,6 +77,10 @@ def assert_same(one: Evaluation, other: Evaluation) -> None:
         theirs = other.attacks[name]
         assert mine.forward_passes == theirs.forward_passes
         assert torch.equal(mine.correct, theirs.correct)
+        assert (mine.estimate is None) == (theirs.estimate is None)
+        if mine.estimate is not None and theirs.estimate is not None:
+            for part in ("safe", "safe_early", "went_below"):
+                assert getattr(mine.estimate, part).equal(getattr(theirs.estimate, part))
         assert torch.equal(stacked(mine.worst_pose), stacked(theirs.worst_pose))
         assert torch.equal(mine.worst_loss, theirs.worst_loss)
         assert (mine.fooled is None) == (theirs.fooled is None)

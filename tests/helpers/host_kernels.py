@@ -26,17 +26,17 @@ from torch import Tensor
 from upright.models.fused import (
     FusedResNet,
     FusedTraining,
-    backward_kernels,
-    both_ways,
-    layer,
+    convolution_backward_kernels,
+    differentiable_stage,
     stage,
+    training_layer,
 )
-from upright.models.fused.ascent import logits_and_back
-from upright.models.fused.both_ways import BothWays
-from upright.models.fused.layer import LayerKernels, LayerShape
+from upright.models.fused.differentiable_stage import DifferentiableStage
+from upright.models.fused.evaluation_gradient import differentiable_logits
 from upright.models.fused.nvrtc import as_argument
-from upright.models.fused.stage import Shape
-from upright.models.fused.weights import Layers
+from upright.models.fused.stage import StageShape
+from upright.models.fused.training_layer import LayerKernels, LayerShape
+from upright.models.fused.weight_layout import Layers
 from upright.models.resnet import ResNet
 
 HERE = Path(__file__).parent / "on_host"
@@ -59,14 +59,14 @@ class HostKernel:
     library: ctypes.CDLL
     name: str
 
-    def launch(self, groups: int, *arguments: Tensor | int | None) -> None:
-        self.library[f"run_{self.name}"](groups, *map(as_argument, arguments))
+    def launch(self, grid: int, *arguments: Tensor | int | None) -> None:
+        self.library[f"run_{self.name}"](grid, *map(as_argument, arguments))
 
 
-def compiled(shape: Shape | LayerShape, folder: Path) -> ctypes.CDLL:
+def compiled(shape: StageShape | LayerShape, folder: Path) -> ctypes.CDLL:
     """The kernels of one shape, for a CPU."""
     source, about = "layer.cpp", list[str]()
-    if isinstance(shape, Shape):
+    if isinstance(shape, StageShape):
         source = "blocks.cpp"
         about = [f"-DPROGRAM={shape.program}", f'-DKERNELS="{shape.program}.cu"']
     library = folder / f"{type(shape).__name__}-{abs(hash(shape))}.so"
@@ -78,10 +78,10 @@ def compiled(shape: Shape | LayerShape, folder: Path) -> ctypes.CDLL:
 
 
 def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """What takes the place of ``stage_kernel``, ``layer_kernels`` and ``both_ways``."""
+    """What takes the place of ``stage_kernel``, ``layer_kernels`` and ``differentiable_stage``."""
 
     @cache
-    def stage_kernel(shape: Shape, _device: torch.device) -> HostKernel | None:
+    def stage_kernel(shape: StageShape, _device: torch.device) -> HostKernel | None:
         if not shape.fits:
             return None
         return HostKernel(compiled(shape, folder), shape.program)
@@ -95,14 +95,16 @@ def on_cpu(folder: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callab
         return LayerKernels(shape, *ways)  # type: ignore[arg-type]
 
     @cache
-    def both_ways(shape: Shape, _device: torch.device) -> BothWays | None:
+    def differentiable_stage(
+        shape: StageShape, _device: torch.device
+    ) -> DifferentiableStage | None:
         if not shape.fits:
             return None
         library = compiled(shape, folder)
-        ways = (HostKernel(library, f"{shape.program}{way}") for way in ("", "_back"))
-        return BothWays(shape, *ways)  # type: ignore[arg-type]
+        ways = (HostKernel(library, f"{shape.program}{way}") for way in ("", "_backward"))
+        return DifferentiableStage(shape, *ways)  # type: ignore[arg-type]
 
-    return stage_kernel, layer_kernels, both_ways
+    return stage_kernel, layer_kernels, differentiable_stage
 
 
 def ascents(model: ResNet, images: Tensor, ways: Tensor) -> dict[str, float]:
@@ -113,7 +115,7 @@ def ascents(model: ResNet, images: Tensor, ways: Tensor) -> dict[str, float]:
     with torch.no_grad():
         weights = layers.for_evaluation(torch.float16)
     exact = model(images)
-    logits = logits_and_back(images, layers, weights)
+    logits = differentiable_logits(images, layers, weights)
     slope, found = (torch.autograd.grad((one * ways).sum(), images)[0] for one in (exact, logits))
     return {
         "logits of ascents": relative(logits.detach(), exact.detach()),
@@ -152,12 +154,14 @@ def passes(images: Tensor, ways: Tensor) -> dict[str, float]:
 if __name__ == "__main__":
     from interpreted_kernels import few_programs
 
-    backward_kernels.tile_for = few_programs
+    convolution_backward_kernels.tile_for = few_programs
     torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(1, 3, 16, 32, generator=generator)  # for layers of two stages
     ways = torch.randn(1, 10, generator=generator)
     results = {"triton": passes(images, ways)}
-    stage.stage_kernel, layer.layer_kernels, both_ways.both_ways = on_cpu(Path(sys.argv[1]))
+    stand_ins = on_cpu(Path(sys.argv[1]))
+    stage.stage_kernel, training_layer.layer_kernels = stand_ins[:2]
+    differentiable_stage.differentiable_stage = stand_ins[2]
     results["cuda"] = passes(images, ways)
     print(json.dumps(results))

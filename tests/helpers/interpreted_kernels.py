@@ -18,10 +18,10 @@ from torch import Tensor
 
 from spaces import rigid
 from upright import Pose, Space, warp
-from upright.models.fused import FusedResNet, FusedTraining, backward_kernels
-from upright.models.fused.tiles import Tile, tile_for
+from upright.models.fused import FusedResNet, FusedTraining, convolution_backward_kernels
+from upright.models.fused.triton_tiles import Tile, tile_for
 from upright.models.resnet import ResNet
-from upright.resample import pixels_of, resample
+from upright.resample import NEAREST, pixels_of, resample
 from upright.resample_kernels import move_alike, resample_black_bilinear
 from upright.train.batch_kernels import take_rows
 from upright.window import Window
@@ -136,7 +136,8 @@ def compared(
     for kernel in (False, True):
         leaf = through.clone().requires_grad_()
         if kernel:
-            moved = resample_black_bilinear(images, leaf, window, projective=projective)
+            nearest = NEAREST if projective else 0.0
+            moved = resample_black_bilinear(images, leaf, window, nearest=nearest)
         else:
             points = pixels_of(window, leaf)
             moved = resample(images, leaf, points, centre=window.centre, projective=projective)
@@ -180,7 +181,7 @@ def rows(images: Tensor, _ways: Tensor) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    backward_kernels.tile_for = few_programs
+    convolution_backward_kernels.tile_for = few_programs
     torch.cuda.device_of = lambda _: contextlib.nullcontext()  # type: ignore[assignment,misc]
     height, width, outputs = map(int, sys.argv[1:])
     generator = torch.Generator().manual_seed(0)

@@ -13,18 +13,16 @@ import torch
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import evaluate
 from upright.attacks import RefiningSearch, parse_attack
-from upright.evaluation import Oracle
+from upright.evaluation import Oracle, Question
 from upright.measure import (
     FinishedRun,
     Loaded,
-    Settings,
     load,
     measure,
     measure_oracle,
     measure_run,
-    run,
 )
-from upright.measure.run import evaluations_of
+from upright.measure.run import questions_of, state_name
 from upright.records import Record
 from upright.sources import load_locator
 from upright.space import PAPER
@@ -58,8 +56,8 @@ def timeless(record: Record) -> Record:
 
 def test_a_model_by_name_a_run_and_a_task_have_one_record(folders):
     path = folders["cls"]
-    settings = Settings.of_run(RunDirectory.open(path).recipe)
-    by_name = measure(load(str(path), DATA, settings, device=CPU), [GRID])
+    question = Question.of([GRID], only_accuracy=True)
+    by_name = measure(load(str(path), DATA, question, device=CPU))
     finished = FinishedRun.open(path)
     (by_run,) = measure_run(finished, load_network(path), [GRID], precision="float32", device=CPU)
     task = Task(recipe=finished.recipe, attacks=(GRID,))
@@ -95,26 +93,26 @@ def test_a_run_that_was_stopped_is_measured_but_not_recorded(folders):
     text = json.loads((path / "run.json").read_text())
     text["recipe"]["steps"] += 1
     (path / "run.json").write_text(json.dumps(text))
-    settings = Settings()
+    question = Question()
     with pytest.raises(ValueError, match="cannot be recorded: it is at step 12 of 13"):
-        load(str(path), DATA, settings, device=CPU)
-    loaded = load(str(path), DATA, settings, device=CPU, recorded=False)
+        load(str(path), DATA, question, device=CPU)
+    loaded = load(str(path), DATA, question, device=CPU, recorded=False)
     assert loaded.subject is None
-    assert len(measure(loaded, []).evaluation) == 48
+    assert len(measure(loaded).evaluation) == 48
 
 
 def test_a_model_is_evaluated_in_the_precision_of_the_settings_and_recorded_as_it_came(folders):
     path = folders["cls"]
-    settings = Settings(precision="bfloat16")
+    question = Question.of([GRID], precision="bfloat16")
     loaded = Loaded(
         model=load_network(path),
         subject=FinishedRun.open(path),
         data=colours(),
         data_name=DATA,
-        settings=settings,
+        question=question,
         device=CPU,
     )
-    found = measure(loaded, [GRID])
+    found = measure(loaded)
     assert found.record.evaluation["precision"] == "bfloat16"
     answers = found.loaded.model(colours().as_float())
     exact = loaded.model(colours().as_float())
@@ -124,15 +122,13 @@ def test_a_model_is_evaluated_in_the_precision_of_the_settings_and_recorded_as_i
 
 def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():
     recipe = tiny_recipe(objective="std*", precision="bfloat16", view=6)
-    listed, climbing = evaluations_of(
-        recipe, ["s-pgd", "grid-775", "wo-10", "refine-100"], "float16", 20
-    )
-    assert listed.attacks == ("grid-775", "wo-10", "refine-100")
-    assert climbing.attacks == ("s-pgd",)
-    assert listed.settings == Settings(precision="float16", limit=20, view=6)
-    assert climbing.settings == replace(listed.settings, precision="float32")
-    (only,) = evaluations_of(recipe, [], "float16")
-    assert (only.attacks, only.settings.precision) == ((), "float16")
+    names = ["s-pgd", "grid-775", "wo-10", "refine-100"]
+    listed, climbing = questions_of(recipe, names, "float16", 20)
+    asked = {"only_accuracy": True, "limit": 20, "view": 6}
+    assert listed == Question.of(["grid-775", "wo-10", "refine-100"], precision="float16", **asked)
+    assert climbing == Question.of(["s-pgd"], precision="float32", **asked)
+    (only,) = questions_of(recipe, [], "float16")
+    assert (only.attacks, only.precision) == ({}, "float16")
 
 
 class Climber(RefiningSearch):
@@ -143,21 +139,20 @@ class Climber(RefiningSearch):
         return True
 
 
-def test_an_attack_says_itself_whether_it_climbs(monkeypatch):
+def test_an_attack_says_itself_whether_it_climbs():
     for name, climbs in {"grid-775": False, "rnd": False, "refine-9": False, "s-pgd": True}.items():
         assert parse_attack(name).climbs is climbs
-    monkeypatch.setattr(run, "parse_attack", lambda _: Climber(100))
-    (only,) = evaluations_of(tiny_recipe(), ["refine-100-climb"], "float16")
-    assert only.settings.precision == "float32"
+    (only,) = questions_of(tiny_recipe(), [Climber(100)], "float16")
+    assert only.precision == "float32"
 
 
 def test_a_state_s_name_stands_for_all_that_is_asked():
-    first, second = evaluations_of(tiny_recipe(), ["grid-775", "s-pgd"], "float16")
-    for each in (first, second):
-        asked = json.dumps([each.settings.as_json(), each.attacks], sort_keys=True)
+    questions = questions_of(tiny_recipe(), ["grid-775", "s-pgd"], "float16")
+    for each in questions:
+        asked = json.dumps([each.for_record(), list(each.attacks)], sort_keys=True)
         digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
-        assert each.state_name == f"evaluation-{digest}.safetensors"
-    assert first.state_name != second.state_name
+        assert state_name(each) == f"evaluation-{digest}.safetensors"
+    assert len({*map(state_name, questions)}) == 2
     # States that lie in run folders are found by it.
-    (usual,) = evaluations_of(tiny_recipe(), ["grid-775"], "float32")
-    assert usual.state_name == "evaluation-c2fcd7a3e8b9.safetensors"
+    (usual,) = questions_of(tiny_recipe(), ["grid-775"], "float32")
+    assert state_name(usual) == "evaluation-c2fcd7a3e8b9.safetensors"

@@ -1,4 +1,4 @@
-"""The way forward and back through a stage in one CUDA kernel each, against autograd.
+"""A stage forward and backward in one CUDA kernel each, against autograd.
 
 On a CPU the kernels are emulated, and where there is a GPU they also run as they are.
 """
@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from host_kernels import DEVICES, on_cpu
-from upright.models.fused.both_ways import BothWays, both_ways
-from upright.models.fused.deep import DeepShape
-from upright.models.fused.stage import Shape
-from upright.models.fused.weights import PADDED, Layers
+from upright.models.fused.differentiable_stage import DifferentiableStage, differentiable_stage
+from upright.models.fused.pipelined_stage import PipelinedShape
+from upright.models.fused.stage import StageShape
+from upright.models.fused.weight_layout import PADDED, Layers
 from upright.models.resnet import SLOPE, ResNet
 
 
@@ -31,7 +31,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 class Climb:
     """A network's first convolution, which may stay outside, and two blocks."""
 
-    def __init__(self, shape: Shape, device: str) -> None:
+    def __init__(self, shape: StageShape, device: str) -> None:
         self.shape, self.convolutions, self.device = shape, range(1 - shape.stem, 5), device
         self.generator = torch.Generator().manual_seed(0)
         width = shape.channels / 16
@@ -66,8 +66,8 @@ class Climb:
         active = self.activate(self.convolve(source, 0) if self.shape.stem else source, 0)
         return active, active if active_shortcut else source
 
-    def kernels(self, folder: Path) -> BothWays:
-        compiled = both_ways if self.device == "cuda" else on_cpu(folder)[2]
+    def kernels(self, folder: Path) -> DifferentiableStage:
+        compiled = differentiable_stage if self.device == "cuda" else on_cpu(folder)[2]
         found = compiled(self.shape, torch.device(self.device))
         assert found is not None
         return found
@@ -83,16 +83,21 @@ class Climb:
 @pytest.mark.parametrize(
     ("shape", "images", "active_shortcut", "tolerance"),
     [
-        (Shape(16, 32, 32, torch.float16, stem=True, signs=True), 1, True, 5e-4),
-        (Shape(16, 8, 16, torch.float16, signs=True), 9, True, 5e-4),
-        (Shape(32, 16, 16, torch.float16, signs=True), 3, False, 5e-4),
-        (Shape(32, 16, 16, torch.bfloat16, signs=True), 1, False, 4e-3),
-        (DeepShape(64, 8, 8, torch.float16, signs=True), 2, True, 5e-4),
-        (DeepShape(64, 8, 8, torch.bfloat16, signs=True), 3, False, 4e-3),
+        (StageShape(16, 32, 32, torch.float16, stem=True, signs=True), 1, True, 5e-4),
+        (StageShape(16, 8, 16, torch.float16, signs=True), 9, True, 5e-4),
+        (StageShape(32, 16, 16, torch.float16, signs=True), 3, False, 5e-4),
+        (StageShape(32, 16, 16, torch.bfloat16, signs=True), 1, False, 4e-3),
+        (PipelinedShape(64, 8, 8, torch.float16, signs=True), 2, True, 5e-4),
+        (PipelinedShape(64, 8, 8, torch.bfloat16, signs=True), 3, False, 4e-3),
     ],
 )
-def test_the_way_back_gives_the_gradient_of_what_entered(
-    shape: Shape, images: int, active_shortcut: bool, tolerance: float, device: str, tmp_path: Path
+def test_the_backward_kernel_gives_the_gradient_of_what_entered(
+    shape: StageShape,
+    images: int,
+    active_shortcut: bool,
+    tolerance: float,
+    device: str,
+    tmp_path: Path,
 ) -> None:
     climb = Climb(shape, device)
     kernels = climb.kernels(tmp_path)
@@ -106,11 +111,11 @@ def test_the_way_back_gives_the_gradient_of_what_entered(
     exact = torch.autograd.grad((expected[0] * ways.double()).sum(), leaf)[0]
 
     entered = (source, source) if shape.stem else (active.to(shape.dtype), raw.to(shape.dtype))
-    passed = kernels.forward(*entered, climb.weights, climb.convolutions)
-    found = kernels.back(
-        ways, passed.signs, climb.weights, climb.convolutions, active_shortcut=active_shortcut
+    output = kernels.forward(*entered, climb.weights, climb.convolutions)
+    found = kernels.backward(
+        ways, output.signs, climb.weights, climb.convolutions, active_shortcut=active_shortcut
     )
-    pairs = zip((passed.raw, passed.active, found), (*expected, exact), strict=True)
+    pairs = zip((output.raw, output.active, found), (*expected, exact), strict=True)
     for mine, other in ((mine.double(), other.detach()) for mine, other in pairs):
         difference, size = (mine - other).abs(), other.square().mean().sqrt()
         assert float(difference.median() / size) < tolerance

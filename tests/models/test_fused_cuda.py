@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,17 @@ from torch import Tensor
 from host_kernels import DEVICES, HostKernel, compiled, needs_compiler, on_cpu
 from interpreter import needs_interpreter, said_in_interpreter
 from upright.models import build_network
-from upright.models.fused.deep import DeepShape, shape_of
-from upright.models.fused.layer import LayerKernels, LayerShape, layer_kernels
+from upright.models.fused.fragments import as_fragments
 from upright.models.fused.nvrtc import source_of
-from upright.models.fused.stage import Shape
-from upright.models.fused.warps import arrange
-from upright.models.fused.weights import Layers
+from upright.models.fused.pipelined_stage import PipelinedShape, stage_shape_of
+from upright.models.fused.stage import StageShape
+from upright.models.fused.training_layer import (
+    Constant,
+    LayerKernels,
+    LayerShape,
+    layer_kernels,
+)
+from upright.models.fused.weight_layout import Layers
 from upright.models.resnet import SLOPE, ResNet
 
 
@@ -59,16 +65,16 @@ def blocks_one_by_one(
 @pytest.mark.parametrize(
     ("shape", "images", "tolerance"),
     [
-        (Shape(16, 32, 32, torch.float16, stem=True), 1, 1e-3),
-        (Shape(16, 8, 16, torch.float16), 9, 1e-3),
-        (Shape(32, 16, 16, torch.float16), 3, 1e-3),
-        (Shape(32, 16, 16, torch.bfloat16), 1, 8e-3),
-        (DeepShape(64, 8, 8, torch.float16), 6, 1e-3),
-        (DeepShape(64, 8, 8, torch.bfloat16), 1, 8e-3),
+        (StageShape(16, 32, 32, torch.float16, stem=True), 1, 1e-3),
+        (StageShape(16, 8, 16, torch.float16), 9, 1e-3),
+        (StageShape(32, 16, 16, torch.float16), 3, 1e-3),
+        (StageShape(32, 16, 16, torch.bfloat16), 1, 8e-3),
+        (PipelinedShape(64, 8, 8, torch.float16), 6, 1e-3),
+        (PipelinedShape(64, 8, 8, torch.bfloat16), 1, 8e-3),
     ],
 )
 def test_kernel_gives_what_the_blocks_give(
-    shape: Shape, images: int, tolerance: float, tmp_path: Path
+    shape: StageShape, images: int, tolerance: float, tmp_path: Path
 ) -> None:
     assert shape.fits
     channels, dtype, count = shape.channels, shape.dtype, 4 + shape.stem
@@ -81,11 +87,11 @@ def test_kernel_gives_what_the_blocks_give(
     kernels = (draw(count, channels, 3, 3, channels) / (9 * channels) ** 0.5).to(dtype)
     scale, shift = 0.5 + draw(count, channels).abs(), 0.3 * draw(count, channels)
     active_out, raw_out = torch.empty_like(active), torch.empty_like(raw)
-    packed = arrange(kernels.flatten(), channels)
+    packed = as_fragments(kernels.flatten(), channels)
     pointers = (active, raw, active_out, raw_out, packed, scale, shift, None)
-    groups = -(-images // shape.images)
+    grid = shape.grid_for(images)
     library = compiled(shape, tmp_path)
-    HostKernel(library, shape.program).launch(groups, *pointers, images, 2)
+    HostKernel(library, shape.program).launch(grid, *pointers, images, 2)
     expected = blocks_one_by_one(
         active.double().permute(0, 3, 1, 2),
         raw.double().permute(0, 3, 1, 2),
@@ -186,7 +192,7 @@ def test_a_layer_forward(
     active, raw = layer.kernels(on_host).forward(
         layer.half(layer.raw_before),
         (sums_before, layer.scale_before, layer.shift_before),
-        arrange(layer.half(layer.kernel).flatten(), shape.channels)[0],
+        as_fragments(layer.half(layer.kernel).flatten(), shape.channels)[0],
         sums,
         layer.half(layer.added) if adds else None,
     )
@@ -223,7 +229,7 @@ def test_a_layer_backward(
         layer.half(layer.raw),
         (sums, gradient_sums, layer.scale),
         None if skip is None else layer.half(skip),
-        arrange(layer.half(layer.kernel).flatten(), channels, transposed=True)[0],
+        as_fragments(layer.half(layer.kernel).flatten(), channels, transposed=True)[0],
         layer.half(layer.raw_before),
         (sums_before, layer.scale_before, layer.shift_before),
         layer.half(layer.added) if adds == "shortcut" else None,
@@ -280,10 +286,22 @@ def test_layers_of_the_paper_s_network_fit(shape: LayerShape, fits: bool) -> Non
 
 
 def test_the_text_of_a_kernel_has_all_its_parts_since_the_compiler_finds_no_files() -> None:
-    text = source_of("layer.cu")
+    text = source_of("training_layer.cu")
     assert "#include" not in text
-    parts = "struct alignas(16) Chunk", "struct WideWeigher", "layer_backward("
+    parts = (
+        "void ldmatrix(",
+        "struct alignas(16) Chunk",
+        "struct WideWeightGradient",
+        "layer_backward(",
+    )
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_kernels_know_the_rows_of_their_constants_by_name() -> None:
+    text = source_of("training_layer.cu")
+    rows = set(re.findall(r"constants\[(\w+)\]\[channel", text))
+    assert rows == {row.name for row in Constant}
+    assert [row.value for row in Constant] == list(range(len(Constant)))
 
 
 def test_stages_are_the_blocks_that_leave_the_shape_as_it_is() -> None:
@@ -295,22 +313,24 @@ def test_stages_are_the_blocks_that_leave_the_shape_as_it_is() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        Shape(64, 8, 8, torch.float16),
-        Shape(16, 30, 32, torch.float16),
-        Shape(16, 32, 17, torch.float16),
-        Shape(16, 96, 96, torch.float16),
-        Shape(16, 32, 32, torch.float32),
-        DeepShape(64, 8, 8, torch.float32),
-        DeepShape(64, 8, 16, torch.float16),
-        DeepShape(64, 8, 8, torch.float16, stem=True),
+        StageShape(64, 8, 8, torch.float16),
+        StageShape(16, 30, 32, torch.float16),
+        StageShape(16, 32, 17, torch.float16),
+        StageShape(16, 96, 96, torch.float16),
+        StageShape(16, 32, 32, torch.float32),
+        PipelinedShape(64, 8, 8, torch.float32),
+        PipelinedShape(64, 8, 16, torch.float16),
+        PipelinedShape(64, 8, 8, torch.float16, stem=True),
     ],
 )
-def test_shapes_that_a_group_of_threads_cannot_hold_do_not_fit(shape: Shape) -> None:
+def test_shapes_that_a_thread_block_cannot_hold_do_not_fit(shape: StageShape) -> None:
     assert not shape.fits
 
 
 def test_each_stage_of_the_paper_s_network_has_a_kernel() -> None:
     sizes = (32, 32, 16), (16, 16, 32), (8, 8, 64)
-    shapes = [shape_of(torch.empty(1, *size, dtype=torch.float16), stem=False) for size in sizes]
-    assert [shape.program for shape in shapes] == ["stage", "stage", "deep"]
+    shapes = [
+        stage_shape_of(torch.empty(1, *size, dtype=torch.float16), stem=False) for size in sizes
+    ]
+    assert [shape.program for shape in shapes] == ["stage", "stage", "pipelined_stage"]
     assert all(shape.fits for shape in shapes)

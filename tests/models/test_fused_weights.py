@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.models import build_network
-from upright.models.fused.warps import arrange
-from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.fused.fragments import as_fragments
+from upright.models.fused.weight_layout import PADDED, Layers, Weights
 from upright.models.resnet import ResNet
 
 
@@ -46,12 +46,12 @@ def test_kernels_are_those_of_the_network_in_half_precision() -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("some", [range(5), range(1, 5), range(6, 9), range(10, 13), range(7, 8)])
-def test_arranged_kernels_are_the_kernels_arranged(some: range, transposed: bool) -> None:
+def test_fragments_are_the_kernels_as_fragments(some: range, transposed: bool) -> None:
     weights = weights_of(Layers(network()))
     kernels = torch.cat([weights.kernels[number] for number in some])
     channels = weights.widths[some.start]
-    found = weights.arranged(some, transposed=transposed)
-    assert found.equal(arrange(kernels, channels, transposed=transposed))
+    found = weights.fragments(some, transposed=transposed)
+    assert found.equal(as_fragments(kernels, channels, transposed=transposed))
 
 
 def test_what_kernels_read_begins_at_a_multiple_of_16_bytes() -> None:
@@ -59,7 +59,10 @@ def test_what_kernels_read_begins_at_a_multiple_of_16_bytes() -> None:
         layers = Layers(network())
         for weights in (layers.for_training(torch.float16), layers.for_evaluation(torch.float16)):
             tensors = [*weights.kernels, *weights.scales, *weights.shifts]
-            tensors += [weights.arranged(range(5)), weights.arranged(range(6, 9), transposed=True)]
+            tensors += [
+                weights.fragments(range(5)),
+                weights.fragments(range(6, 9), transposed=True),
+            ]
             assert {tensor.data_ptr() % 16 for tensor in tensors} == {0}
 
 

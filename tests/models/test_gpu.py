@@ -13,11 +13,11 @@ from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
 from upright.evaluation import Oracle
 from upright.models import FusedResNet, FusedTraining, build_network
-from upright.models.fused import both_ways, stage
-from upright.models.fused.both_ways import BothWays
-from upright.models.fused.deep import DeepShape
+from upright.models.fused import differentiable_stage, stage
+from upright.models.fused.differentiable_stage import DifferentiableStage
 from upright.models.fused.nvrtc import CudaKernel
-from upright.models.fused.stage import Shape, run_blocks
+from upright.models.fused.pipelined_stage import PipelinedShape
+from upright.models.fused.stage import StageShape, run_stage
 from upright.models.resnet import ResNet
 from upright.objective import RegularizedLoss
 from upright.space import PAPER
@@ -84,19 +84,21 @@ def test_a_stage_in_one_kernel_gives_what_its_layers_give(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, images = trained_like(depth=20), torch.rand(37, 3, 32, 32, device=CUDA)
-    launched: list[Shape] = []
+    launched: list[StageShape] = []
 
-    def noted(kernel: CudaKernel, shape: Shape, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def noted(
+        kernel: CudaKernel, shape: StageShape, *rest: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         launched.append(shape)
-        return run_blocks(kernel, shape, *rest)
+        return run_stage(kernel, shape, *rest)
 
-    monkeypatch.setattr(stage, "run_blocks", noted)
+    monkeypatch.setattr(stage, "run_stage", noted)
     with torch.no_grad():
         at_once = FusedResNet(model, dtype)(images)
         assert launched == [
-            Shape(16, 32, 32, dtype, stem=True),
-            Shape(32, 16, 16, dtype),
-            DeepShape(64, 8, 8, dtype),
+            StageShape(16, 32, 32, dtype, stem=True),
+            StageShape(32, 16, 16, dtype),
+            PipelinedShape(64, 8, 8, dtype),
         ]
         monkeypatch.setattr(stage, "stage_kernel", lambda *_: None)
         layered = FusedResNet(model, dtype)(images)
@@ -143,16 +145,16 @@ def test_fused_network_gives_the_gradient_of_the_images(size: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("depth", [14, 32])
-def test_the_way_back_in_one_kernel_a_stage_gives_what_its_layers_give(
+def test_the_gradient_in_one_kernel_a_stage_gives_what_its_layers_give(
     depth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = trained_like(depth)
     images = torch.rand(64, 3, 32, 32, device=CUDA, requires_grad=True)
     ways = torch.randn(64, 10, device=CUDA)
-    asked: list[Shape] = []
-    compiled = both_ways.both_ways
+    asked: list[StageShape] = []
+    compiled = differentiable_stage.differentiable_stage
 
-    def noted(shape: Shape, device: torch.device) -> BothWays | None:
+    def noted(shape: StageShape, device: torch.device) -> DifferentiableStage | None:
         asked.append(shape)
         found = compiled(shape, device)
         assert found is not None
@@ -162,14 +164,14 @@ def test_the_way_back_in_one_kernel_a_stage_gives_what_its_layers_give(
         logits = run(images)
         return logits.detach(), torch.autograd.grad((logits * ways).sum(), images)[0]
 
-    monkeypatch.setattr(both_ways, "both_ways", noted)
+    monkeypatch.setattr(differentiable_stage, "differentiable_stage", noted)
     at_once = answer(FusedResNet(model))
     assert asked == [
-        Shape(16, 32, 32, torch.bfloat16, stem=True, signs=True),
-        Shape(32, 16, 16, torch.bfloat16, signs=True),
-        DeepShape(64, 8, 8, torch.bfloat16, signs=True),
+        StageShape(16, 32, 32, torch.bfloat16, stem=True, signs=True),
+        StageShape(32, 16, 16, torch.bfloat16, signs=True),
+        PipelinedShape(64, 8, 8, torch.bfloat16, signs=True),
     ]
-    monkeypatch.setattr(both_ways, "both_ways", lambda *_: None)
+    monkeypatch.setattr(differentiable_stage, "differentiable_stage", lambda *_: None)
     layered = answer(FusedResNet(model))
     exact = answer(model)
     for mine, other, truth in zip(at_once, layered, exact, strict=True):

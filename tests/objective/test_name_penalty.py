@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from upright import Objective, Penalty, RegularizedLoss, name_penalty
+from upright.attacks import ATTACKS, CandidateSearch, RandomSearch, attack_name
 from upright.objective import notation
+from upright.pose import Pose
+from upright.space import Space
+from upright.train import Recipe
 
 
 @dataclass(frozen=True)
@@ -20,9 +28,84 @@ class Widest(Penalty):
         return (natural - transformed).abs().amax(-1)
 
 
+@dataclass(frozen=True)
+class Margin(Penalty):
+    """With options of every kind that the notation can write."""
+
+    width: float = 1.0
+    norm: Literal["l1", "l2"] | None = "l2"
+    classes: int | None = None
+    strict: bool = False
+    sides: tuple[float, ...] = (1.0,)
+    pair: tuple[int, bool] = (1, True)
+    word: str = "plain"
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        return ((natural - transformed).abs().amax(-1) - self.width).clamp(min=0)
+
+
+class Plain(Penalty):
+    """Of a class without fields and ``==``, which the notation cannot look into."""
+
+    def __init__(self, width: float = 1.0) -> None:
+        self.width = width
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        return self.width * (natural - transformed).abs().amax(-1)
+
+
+@dataclass(frozen=True)
+class Jumps(RandomSearch):
+    """An attack whose name leaves out an option."""
+
+    size: float = 0.5
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        return {"jump": "size"}
+
+    def __str__(self) -> str:
+        return f"jumps-{self.tries}"
+
+
+class Silent(CandidateSearch):
+    """An attack without ``==`` and a hash, whose name leaves out what it holds."""
+
+    passes_per_image = 1
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, size: float = 1.0) -> None:
+        self.size = size
+
+    def __str__(self) -> str:
+        return "silent"
+
+    def candidates(self, space: Space, count: int, *, generator: torch.Generator) -> Pose:
+        return space.sample(1, count, generator=generator)
+
+
+@dataclass(frozen=True)
+class Clashing(Penalty):
+    """An option by the name of one of S-PGD."""
+
+    steps: int = 1
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        return (natural - transformed).abs().sum(-1)
+
+
+@dataclass(frozen=True)
+class Reserved(Clashing):
+    """An option by a name that every objective has."""
+
+    search: str = "wide"
+
+
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
+    attack_name("jumps-K", r"jumps-(\d+)")(lambda tries: Jumps(int(tries)))
 
 
 def test_named_penalty_is_read_written_and_trained_with() -> None:
@@ -49,3 +132,116 @@ def test_penalty_without_a_name_is_not_written_as_another() -> None:
 def test_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="AT, L2, KL, ALP, KL-C"):
         name_penalty(name, Widest())
+
+
+def with_penalty(penalty: Penalty, **changes: Any) -> Objective:
+    return replace(Objective.parse("L2(rob, Wo-10)"), penalty=penalty, **changes)
+
+
+def test_the_options_of_a_named_penalty_are_written_and_read() -> None:
+    name_penalty("Margin", Margin())
+    objective = with_penalty(Margin(0.5))
+    assert str(objective) == "Margin(rob, Wo-10; width=0.5)"
+    assert Objective.parse(str(objective)) == objective
+    assert str(with_penalty(Margin())) == "Margin(rob, Wo-10)"
+
+
+def test_recipes_with_other_options_are_other_recipes() -> None:
+    name_penalty("Margin", Margin())
+    half, whole = (Recipe(objective=with_penalty(Margin(width))) for width in (0.5, 1.0))
+    assert half != whole
+    assert half.hash != whole.hash
+    assert Recipe.from_json(half.as_json()) == half
+    assert Recipe(objective="Margin(rob, Wo-10; width=0.5)") == half
+
+
+numbers = st.floats(allow_nan=False)
+margins = st.builds(
+    Margin,
+    width=numbers,
+    norm=st.sampled_from(["l1", "l2", None]),
+    classes=st.none() | st.integers(),
+    strict=st.booleans(),
+    sides=st.lists(numbers, min_size=1).map(tuple),
+    pair=st.tuples(st.integers(), st.booleans()),
+    word=st.from_regex(r"[\w.:;/=-]+", fullmatch=True),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(margins, margins, st.integers(1, 40), numbers)
+def test_any_option_of_a_penalty_and_of_an_attack_is_read_back(
+    named: Margin, penalty: Margin, tries: int, size: float
+) -> None:
+    notation._REGULARIZERS.pop("Margin", None)
+    name_penalty("Margin", named)
+    objective = with_penalty(penalty, attack=Jumps(tries, size))
+    assert Objective.parse(str(objective)) == objective
+    assert Recipe(objective=objective).objective == objective
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"word": "two, words"},
+        {"word": " "},
+        {"word": "f(x)"},
+        {"sides": ()},
+        {"width": float("nan")},
+        {"width": "wide"},
+        {"pair": (1, True, 2)},
+    ],
+)
+def test_an_option_that_has_no_text_is_not_written_as_another(options: dict[str, Any]) -> None:
+    name_penalty("Margin", Margin())
+    with pytest.raises(ValueError, match=f"cannot write {next(iter(options))}="):
+        str(with_penalty(Margin(**options)))
+
+
+@pytest.mark.parametrize("text", ["strict=maybe", "norm=l3", "classes=1.5", "pair=1", "depth=2"])
+def test_an_option_of_another_kind_is_refused_with_those_that_there_are(text: str) -> None:
+    name_penalty("Margin", Margin())
+    with pytest.raises(ValueError, match=f"{text}' does not fit here; options are λ, width, norm"):
+        Objective.parse(f"Margin(rob, Wo-10; {text})")
+
+
+def test_of_a_penalty_that_is_no_dataclass_one_can_be_named() -> None:
+    name_penalty("Plain", Plain())
+    assert str(with_penalty(Plain())) == "Plain(rob, Wo-10)"
+    assert Recipe(objective=with_penalty(Plain())) == Recipe(objective="Plain(rob, Wo-10)")
+    with pytest.raises(ValueError, match="make its class a dataclass"):
+        str(with_penalty(Plain(2.0)))
+
+
+def test_an_attack_whose_name_does_not_tell_all_of_it_makes_no_recipe() -> None:
+    attack_name("silent", "silent")(Silent)
+    text = "AT(rob, silent)"
+    assert Recipe(objective=text) == Recipe(objective=text)
+    assert len({Recipe(objective=text), Recipe(objective=text)}) == 1
+    with pytest.raises(ValueError, match=r"AT\(rob, silent\) does not tell"):
+        Recipe(objective=Objective(batch="rob", attack=Silent(2.0)))
+
+
+def test_an_option_of_an_attack_has_a_default() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Bare(Jumps):
+        depth: int
+
+        @classmethod
+        def options(cls) -> Mapping[str, str]:
+            return {"depth": "depth"}
+
+    with pytest.raises(ValueError, match="options of Bare must be fields with a default"):
+        str(Objective(batch="rob", attack=Bare(depth=1)))
+
+
+def test_options_of_one_name_are_told_apart_or_refused() -> None:
+    name_penalty("Clash", Clashing())
+    assert str(with_penalty(Clashing(2))) == "Clash(rob, Wo-10; steps=2)"
+    climbing = replace(Objective.parse("Clash(rob, S-PGD)"), penalty=Clashing(2))
+    with pytest.raises(ValueError, match="are called steps; give each a name of its own"):
+        str(climbing)
+    with pytest.raises(ValueError, match="does not fit here"):
+        Objective.parse("Clash(rob, S-PGD; steps=2)")
+    with pytest.raises(ValueError, match="every objective has an option search"):
+        name_penalty("Reserved", Reserved())

@@ -153,7 +153,7 @@ def test_options_reach_the_penalty_and_the_attack() -> None:
         ("KL(rob, Wo-10", "Reg(batch, def)"),
         ("", "Reg(batch, def)"),
         ("standard", "Reg(batch, def)"),
-        ("KL(rob, Wo-10; mu=2)", "'mu'"),
+        ("KL(rob, Wo-10; mu=2)", "'mu=2'"),
         ("AT(rob, Wo-10; λ=3)", "'λ=3'"),
         ("KL(rob, Wo-10; λ)", "'λ'"),
         ("KL(rob, Wo-10; λ=eight)", "'λ=eight'"),
@@ -168,7 +168,9 @@ def test_options_reach_the_penalty_and_the_attack() -> None:
         ("KL(rob, Wo-10; search=both)", "'search=both'"),
         ("KL(rob, Wo-10; steps=3)", "'steps=3'"),
         ("KL(rob, S-PGD; steps=-1)", "'steps=-1'"),
-        ("KL(rob, S-PGD; step=1/2)", "'step=1/2'"),
+        ("KL(rob, S-PGD; step=1/x)", "'step=1/x'"),
+        ("KL(rob, S-PGD; step=)", "'step='"),
+        ("L2(rob, Wo-10; scale=nan)", "'scale=nan'"),
     ],
 )
 def test_an_error_names_the_word_and_shows_the_grammar(text: str, named: str) -> None:

@@ -15,7 +15,6 @@ from upright.paper import paper_method
 from upright.paper.tables import fill_tables, select
 from upright.records import read
 from upright.report.compare import estimate
-from upright.report.data import split_weight
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Estimate
 from upright.report.page.sheet import paper_sheet
@@ -77,11 +76,10 @@ def by_weight(index):
     found: dict[tuple[str, str], dict[float, Estimate]] = {}
     for recipe, records in index.items():
         grid = estimate(records, "grid-775")
-        penalised = Objective.parse(recipe.objective).penalty is not None
         as_in_the_paper = recipe == paper_recipe(recipe.data, recipe.objective)
-        if penalised and as_in_the_paper and grid is not None:
-            name, weight = split_weight(recipe.objective)
-            found.setdefault((recipe.data, name), {})[weight] = grid
+        if recipe.objective.penalty is not None and as_in_the_paper and grid is not None:
+            name = str(recipe.objective.with_usual_weight())
+            found.setdefault((recipe.data, name), {})[recipe.objective.weight] = grid
     return found
 
 

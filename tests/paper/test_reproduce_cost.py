@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from made_up import made_up_record, paper_recipe
-from upright.objective import Objective
+from upright.objective import Objective, parse_objective
 from upright.paper.cells import with_run
 from upright.paper.cost import cost_of, passes_of_a_step, usual_hardware
 from upright.records import Origin
-from upright.report.data import lambda_curve, runtime_points, split_weight
+from upright.report.data import lambda_curve, runtime_points
 from upright.workers import Task
 
 GPU = "made-up GPU"
@@ -101,7 +101,7 @@ def test_another_method_is_extrapolated_by_the_passes_of_its_step():
     assert (doubled.train, doubled.basis) == (pytest.approx(320.0), "extrapolated")
     # The line through 3 passes in 2 ms and 13 in 3 ms has 6 more passes in 0.6 ms more.
     between = cost_of(task("KL(nat, rnd)"), [STAR, WORST], GPU)
-    assert passes_of_a_step("KL(nat, rnd)", 64) == 64 * 6
+    assert passes_of_a_step(Objective.parse("KL(nat, rnd)"), 64) == 64 * 6
     assert between.train == pytest.approx(80_000 * 0.0023)
     assert between.basis == "extrapolated"
 
@@ -143,28 +143,17 @@ def test_estimates_are_for_this_hardware_or_for_that_of_most_records():
 )
 def test_passes_of_a_step_are_those_of_the_objective(objective, passes):
     """A gradient counts three; what one pass over the originals adds to a search is left out."""
-    assert passes_of_a_step(objective, 1) == passes
-    assert passes_of_a_step(objective, 64) == 64 * passes
-
-
-def test_a_weight_is_parted_from_its_method_as_the_notation_has_it():
-    for name in ("std", "std*", "AT(rob, Wo-10)", "KL(nat, rnd)", "KL-C(mix, S-PGD)"):
-        for text in (name, f"{name[:-1]}; λ=3)", f"{name[:-1]}; λ=0.125)"):
-            if text != name and not name.startswith(("KL", "L2", "ALP")):
-                continue
-            parsed = Objective.parse(text)
-            method, weight = split_weight(str(parsed))
-            assert method == name
-            assert weight == (parsed.weight if parsed.penalty else None)
-    for name in ("L2(nat, rnd)", "ALP(rob, Wo-10)"):
-        assert split_weight(name) == (name, Objective.parse(name).weight)
-    text = str(Objective.parse("KL(rob, S-PGD; λ=2, steps=7)"))
-    assert split_weight(text) == ("KL(rob, S-PGD; steps=7)", 2.0)
+    parsed = parse_objective(objective)
+    assert passes_of_a_step(parsed, 1) == passes
+    assert passes_of_a_step(parsed, 64) == 64 * passes
 
 
 @pytest.mark.parametrize("weight", ["x", "nan", "1e999", "-1", "0", "9" * 5000])
-def test_a_weight_that_cannot_be_drawn_is_none(weight):
-    assert split_weight(f"KL(rob, Wo-10; λ={weight})")[1] is None
+def test_a_weight_that_cannot_be_drawn_is_on_no_curve(weight):
+    names = ["KL(rob, Wo-10)", f"KL(rob, Wo-10; λ={weight})"]
+    records = [made_up_record(paper_recipe("cifar10", "std"), GRID, method=name) for name in names]
+    curve = lambda_curve(records, dataset="cifar10", method=Objective.parse("KL(rob, Wo-10)"))
+    assert [point.weight for point in curve] == [8]
 
 
 def test_a_name_of_too_many_tries_is_a_method_by_itself():
@@ -185,12 +174,12 @@ def test_a_curve_has_a_point_for_each_weight_in_their_order():
         for weight in (16, 8, 1)
         for seed in (0, 1)
     ]
-    curve = lambda_curve(records, dataset="svhn", method="KL(rob, rnd)")
+    curve = lambda_curve(records, dataset="svhn", method=Objective.parse("KL(rob, rnd)"))
     assert [point.weight for point in curve] == [1, 8, 16]
     assert [point.grid.mean for point in curve] == pytest.approx([0.06, 0.13, 0.21])
     assert {point.grid.n for point in curve} == {2}
-    assert lambda_curve(records, dataset="svhn", method="KL(nat, rnd)") == ()
-    assert lambda_curve([STAR], dataset="cifar10", method="std*") == ()
+    assert lambda_curve(records, dataset="svhn", method=Objective.parse("KL(nat, rnd)")) == ()
+    assert lambda_curve([STAR], dataset="cifar10", method=Objective.parse("std*")) == ()
 
 
 def test_points_of_run_time_connect_what_differs_in_the_number_of_tries_only():

@@ -14,7 +14,8 @@ import torch
 from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
 from upright import evaluate
-from upright.measure import Settings, settings
+from upright.evaluation import Question, examine
+from upright.measure import network
 from upright.measure.results import DamagedRecord, Results
 from upright.paper.missing import make_missing, undone
 from upright.records import read
@@ -225,23 +226,23 @@ def test_part_of_a_data_set_without_a_known_digest_does_not_stand_for_all_of_it(
 def test_what_is_recorded_is_what_the_evaluation_was_told(tmp_path, tasks, monkeypatch):
     told = []
 
-    def noted(*args, **options):
-        told.append(options)
-        return evaluate(*args, **options)
+    def noted(model, data, question, **options):
+        told.append(question)
+        return examine(model, data, question, **options)
 
-    monkeypatch.setattr(settings, "evaluate", noted)
+    monkeypatch.setattr(network, "examine", noted)
     records = perform(replace(tasks[0], test_images=5), tmp_path, device=CPU)
     for record, asked in zip(records, told, strict=True):
-        assert record.evaluation["space"] == str(asked["space"])
-        for name in ("fill", "interpolation", "canvas", "limit"):
-            assert record.evaluation[name] == asked[name]
-        assert (record.evaluation["seed"], asked["generator"]) == (None, None)
+        assert record.evaluation["space"] == str(asked.space)
+        for name in ("fill", "interpolation", "canvas", "limit", "precision", "seed"):
+            assert record.evaluation[name] == getattr(asked, name)
+        assert record.measured.keys() == {"nat", *asked.attacks}
 
 
-def test_settings_have_the_keys_and_values_of_the_committed_records():
+def test_questions_have_the_keys_and_values_of_the_committed_records():
     (file,) = (Path(__file__).parents[2] / "results").glob("cifar10.jsonl")
     old = read(file).records[0].evaluation
-    asked = Settings(precision="bfloat16").as_json()
+    asked = Question(precision="bfloat16").for_record()
     assert asked == old
     assert list(asked) == list(old)
 

@@ -16,8 +16,8 @@ from upright import Pose, evaluate
 from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
-from upright.evaluation import Oracle
-from upright.measure import FinishedRun, Settings, record_of
+from upright.evaluation import Oracle, Question
+from upright.measure import FinishedRun, record_of
 from upright.measure.results import Results
 from upright.paper import reported, with_reported
 from upright.paper.cells import paper_method, wanted
@@ -49,8 +49,7 @@ def paper_pair(method="STN+(c) naive", dataset="cifar10", seed=0, batch=64):
 
 
 def pair_record(pair, **changes):
-    fill = "black" if "black" in pair.locnet.objective else "reflection"
-    asked = {"fill": fill} | changes.pop("evaluation", {})
+    asked = {"fill": pair.locnet.objective.fill} | changes.pop("evaluation", {})
     return made_up_record(pair, GRID, evaluation=asked, **changes)
 
 
@@ -200,7 +199,7 @@ def test_the_paper_s_number_stands_beside_a_pair_that_was_trained_on_the_same_da
             result,
             data_name="cifar10",
             data=data,
-            settings=Settings(fill=FILLS[method.split()[0]]),
+            question=Question(fill=FILLS[method.split()[0]]),
             device=CPU,
         )
         return with_reported(record).reported

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from made_up import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
+from upright.measure.results import Results
 from upright.train import Recipe, train
 from upright.workers import Task
 
@@ -255,3 +256,22 @@ def test_one_change_is_the_only_one() -> None:
     ]
     assert recipes[0] == Recipe(objective="std*", data="cifar100", steps=120_000)
     assert recipes[0].differences(recipes[1]) == ["drops [0.25, 0.5] instead of [0.5, 0.75]"]
+
+
+def test_methods_are_compared_under_the_attacks_that_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = '{"steps": 2, "batch": 4, "data": "glyphs", "train_images": 16, "model": "convnet"}'
+    asked = load("one_change").OneChange(
+        method=("KL(rob, Wo-3)", "KL(rob, refine-20+rnd)"),
+        change=(tiny,),
+        attack=("grid-3x3x3", "refine-20"),
+        runs=tmp_path / "runs",
+        results=tmp_path / "results",
+        test_images=4,
+        device="cpu",
+    )
+    asked()
+    measured = [record.measured for record in Results(tmp_path / "results").read()]
+    assert [set(each) for each in measured] == [{"nat", "grid-3x3x3", "refine-20"}] * 2
+    assert "refine-20" in capsys.readouterr().out

@@ -42,7 +42,7 @@ def test_the_table_has_a_line_for_each_network(
     def done(jobs: list[Any], _workers: int) -> dict[Path, Any]:
         return {
             each.folder: networks.Outcome(
-                each.recipe.model, each.recipe.objective, 1234, 0.5, 0.25, 1.0
+                each.recipe.model, str(each.recipe.objective), 1234, 0.5, 0.25, 1.0
             )
             for each in jobs
         }

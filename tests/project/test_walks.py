@@ -35,4 +35,6 @@ def test_a_cell_is_filled_by_the_paper_s_room_and_without_any_model():
     walk = walks.walk(walks.one_cell, "cpu")
     rooms = {name.partition("/")[0] for name in walk.functions}
     assert {"cli", "paper", "records.py"} <= rooms
-    assert not {"models", "resample_kernels.py", "evaluation"} & rooms
+    assert not {"models", "resample_kernels.py"} & rooms
+    entered = {name for name in walk.functions if name.startswith("evaluation/")}
+    assert entered == {"evaluation/question.py"}  # what its records were asked

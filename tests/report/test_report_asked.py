@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
 from spaces import rigid
-from upright.measure import Settings
+from upright.evaluation.question import LATER, Question
 from upright.paper.tables import fill_tables, select
 from upright.records import Record, append
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
@@ -65,12 +65,10 @@ def test_a_setting_that_is_not_the_paper_s_is_said(name: str) -> None:
 
 
 def test_every_setting_of_an_evaluation_has_words_or_does_not_matter() -> None:
-    settings = {field.name for field in fields(Settings)}
-    assert settings == {*_PAPER, *_ANY} - {"weights"}
+    plain = Question().for_record() | LATER
+    assert plain.keys() == {*_PAPER, *_ANY} - {"weights"}
     assert UNLIKE.keys() == _PAPER.keys()
-    plain = Settings()
-    mine = {name: getattr(plain, name) for name in settings - {*_ANY}}
-    assert {**mine, "space": str(plain.space)}.items() <= _PAPER.items()
+    assert {name: plain[name] for name in plain.keys() - {*_ANY}}.items() <= _PAPER.items()
 
 
 def test_what_differs_in_several_ways_or_is_not_known_here_is_said_in_full() -> None:

@@ -48,7 +48,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_a_locnet_is_spelt_does_not_matter(text: str) -> None:
     assert parse_objective(text) == LocNet("black")
     assert Recipe(objective=text) == Recipe(objective="LocNet(black)")
-    assert Recipe(objective=text).objective == "LocNet(black)"
+    assert Recipe(objective=text).objective == LocNet("black")
 
 
 def test_other_objectives_are_the_papers() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor
 from drawn import MIXED, draw, noise, parts_of
 from reference import scipy_resample, undone
 from upright import PAPER, Pose, Space, evaluate, warp, warp_all
-from upright.warp import FILLS
+from upright.warp import FILLS, Interpolation, Resampling
 from upright.window import Window
 
 SPATIAL = "shift(3px) rotate(30) zoom(0.8..1.2) perspective(0.15)"
@@ -163,3 +163,20 @@ def test_a_canvas_changes_no_tilt() -> None:
     pose = Space.of("perspective").pose(tilt_x=0.2, tilt_y=-0.1)
     plain, wide = warp(images, pose), warp(images, pose, canvas=8)
     torch.testing.assert_close(wide[..., 8:-8, 8:-8], plain, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("interpolation", get_args(Interpolation))
+@pytest.mark.parametrize("fill", [*FILLS, "#204060"])
+@pytest.mark.parametrize("view", [None, 6])
+def test_a_resampling_is_a_warp_of_which_all_but_the_pose_is_said(
+    fill: str, interpolation: Interpolation, view: int | None
+) -> None:
+    images, pose = noise(3, 3, 9, 8, dtype=torch.float32), draw(str(PAPER), 3)
+    expected = warp(images, pose, fill=fill, interpolation=interpolation, view=view)
+    assert Resampling(fill, interpolation, view)(images, pose).equal(expected)
+
+
+@pytest.mark.parametrize("wrong", [{"fill": "white"}, {"interpolation": "linear"}])
+def test_a_resampling_that_cannot_be_is_refused_before_any_image(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong.values()))):
+        Resampling(**wrong)

@@ -52,7 +52,7 @@ def test_words_stay_and_what_parts_them_is_a_dash(text, name):
 )
 def test_runs_and_the_zoo_keep_their_names(objective, folder, entry):
     recipe = Recipe(objective=objective, data="cifar10")
-    assert folder_name(recipe.objective, recipe.seed) == folder
+    assert folder_name(str(recipe.objective), recipe.seed) == folder
     assert entry_name(recipe) == f"cifar10/{entry}"
 
 

@@ -181,7 +181,7 @@ def test_transformers_were_published_with_adam_for_300_epochs(model: str) -> Non
     rates = [theirs.learning_rate_at(epoch * 572) for epoch in (0, 1, 299)]
     assert rates == pytest.approx([0.002, 0.00198, 0.002 * 0.99**299])
     assert theirs.learning_rate_at(571) == 0.002
-    assert (theirs.objective, theirs.model, theirs.seed) == ("std*", model, 3)
+    assert (str(theirs.objective), theirs.model, theirs.seed) == ("std*", model, 3)
 
 
 def test_other_networks_keep_their_recipe() -> None:

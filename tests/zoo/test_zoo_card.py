@@ -76,7 +76,9 @@ class TestCard:
 class TestText:
     def test_it_tells_the_numbers_with_the_paper_s(self):
         recipe = Recipe(objective="KL(rob, Wo-10)")
-        paper = {name: reported("cifar10", recipe.objective, name) for name in ("nat", "grid-775")}
+        paper = {
+            name: reported("cifar10", str(recipe.objective), name) for name in ("nat", "grid-775")
+        }
         text = to_markdown(card_of(recipe, reported=paper))
         assert re.search(r"\| nat \| 91\.25 \| 90\.41( ± \d\.\d\d)? \| 10,000 \|", text)
         assert re.search(r"\| grid-775 \| 77\.50 \| 77\.47( ± \d\.\d\d)? \| 10,000 \|", text)

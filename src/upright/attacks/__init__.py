@@ -12,10 +12,12 @@ from upright.attacks.base import (
     parse_attack,
     pick_worst,
 )
+from upright.attacks.gradient import scored
 from upright.attacks.grid import GridSearch, usual_grid
 from upright.attacks.pgd import SpatialPGD
 from upright.attacks.random import RandomSearch
 from upright.attacks.refine import RefiningSearch
+from upright.attacks.refine_climb import RefiningClimb
 
 __all__ = [
     "ATTACKS",
@@ -23,6 +25,7 @@ __all__ = [
     "CandidateSearch",
     "GridSearch",
     "RandomSearch",
+    "RefiningClimb",
     "RefiningSearch",
     "RoundSearch",
     "Rounds",
@@ -32,5 +35,6 @@ __all__ = [
     "attack_name",
     "parse_attack",
     "pick_worst",
+    "scored",
     "usual_grid",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from upright.attacks.gradient import scored
 from upright.pose import Pose
 from upright.registry import Registry
 from upright.space import Space
@@ -52,6 +53,11 @@ class Attack(abc.ABC):
     Evaluation, adversarial training and every penalty share every attack in that way. Its ``str``
     is its name, in results and as a seed of its draws.
     """
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        """Say which fields its name leaves out, by the names that they have in the notation."""
+        return {}
 
     @property
     @abc.abstractmethod
@@ -116,7 +122,10 @@ class Rounds(abc.ABC):
 
     @abc.abstractmethod
     def propose(self) -> Pose | None:
-        """Give the poses to try next, (k, images); None where the search is over."""
+        """Give the poses to try next, (k, images); None where the search is over.
+
+        Where their values require a gradient, the scores are to have one.
+        """
 
     @abc.abstractmethod
     def learn(self, scores: Tensor) -> None:
@@ -129,6 +138,13 @@ class Rounds(abc.ABC):
     @abc.abstractmethod
     def worst(self) -> WorstCase:
         """Give the worst of all that was tried."""
+
+    def ceiling(self) -> Tensor | None:
+        """Estimate how high the score of each image is anywhere, by the slopes seen so far.
+
+        It is no bound. None where a search tells nothing of that.
+        """
+        return None
 
 
 class RoundSearch(Attack):
@@ -150,7 +166,7 @@ class RoundSearch(Attack):
     ) -> WorstCase:
         rounds = self.begin(space, count, generator=generator)
         while (poses := rounds.propose()) is not None:
-            rounds.learn(score(poses))
+            rounds.learn(scored(score, poses))
         return rounds.worst()
 
 

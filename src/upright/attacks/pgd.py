@@ -5,12 +5,14 @@ Weak as an attack, strong as a defence: so the paper finds, and so did Engstrom 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from upright.attacks.base import Attack, Score, WorstCase, attack_name
+from upright.attacks.gradient import gradient_of, scored
 from upright.pose import Pose
 from upright.space import Space
 
@@ -39,6 +41,10 @@ class SpatialPGD(Attack):
 
     def __str__(self) -> str:
         return "s-pgd" if self == SpatialPGD() else repr(self)
+
+    @classmethod
+    def options(cls) -> Mapping[str, str]:
+        return {"steps": "steps", "restarts": "restarts", "step": "step_size"}
 
     @property
     def passes_per_image(self) -> int:
@@ -83,17 +89,13 @@ class SpatialPGD(Attack):
         return pose
 
     def _step(self, score: Score, space: Space, pose: Pose) -> Pose:
-        with torch.enable_grad():
-            position = pose.values.detach().requires_grad_()
-            values = _with_gradient(score, pose.like(position))
-        if not values.requires_grad:
-            raise ValueError(
-                "s-pgd needs the gradient of the model, and this model gives none; "
-                "use an attack that needs none, such as grid-775 or wo-10"
-            )
-        (gradient,) = torch.autograd.grad(values, position, torch.ones_like(values))
-        sizes = self._sizes(space)
-        moves = zip(position.detach().unbind(-1), gradient.sign().unbind(-1), sizes, strict=True)
+        here = pose.like(pose.values.detach().requires_grad_())
+        return self.stepped(space, here, scored(score, here))
+
+    def stepped(self, space: Space, pose: Pose, scores: Tensor) -> Pose:
+        """Take one step up from poses, by what they were scored; it may leave the space."""
+        ways, sizes = gradient_of(scores, pose).sign(), self._sizes(space)
+        moves = zip(pose.values.detach().unbind(-1), ways.unbind(-1), sizes, strict=True)
         return pose.like(torch.stack([at.add(way, alpha=size) for at, way, size in moves], -1))
 
     def _sizes(self, space: Space) -> tuple[float, ...]:
@@ -104,19 +106,6 @@ class SpatialPGD(Attack):
                 "one for each axis, or leave it out"
             )
         return sizes
-
-
-def _with_gradient(score: Score, pose: Pose) -> Tensor:
-    try:
-        return score(pose)
-    except RuntimeError as error:
-        if "Inference tensors" not in str(error):
-            raise
-        raise ValueError(
-            "s-pgd needs the gradient of the model, and this one was made or loaded under "
-            "torch.inference_mode, so that it gives none; make it outside of that, or use an "
-            "attack that needs none, such as grid-775 or wo-10"
-        ) from error
 
 
 @attack_name("s-pgd", r"s-?pgd", about="gradient ascent, for models that have gradients")

@@ -24,7 +24,7 @@ from upright.attacks.base import Rounds, RoundSearch, WorstCase, attack_name, pi
 from upright.pose import Pose
 from upright.space import Space
 
-__all__ = ["RefiningSearch"]
+__all__ = ["Boxes", "RefiningSearch"]
 
 _FIRST = 5
 """Poses of the first round, for each axis."""
@@ -64,16 +64,16 @@ class RefiningSearch(RoundSearch):
     def passes_per_image(self) -> int:
         return self.passes
 
-    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Rounds:
+    def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Boxes:
         shape, device = (count, len(space.axes)), generator.device
         shift = torch.rand(*shape, generator=generator, device=device) if self.shifted else None
         nothing = torch.zeros(0, count, device=device)
-        poses = torch.zeros(0, *shape, device=device)
-        return _Boxes(space, self.passes, shift, poses, nothing.long(), nothing)
+        poses, none = torch.zeros(0, *shape, device=device), nothing.long()
+        return Boxes(space, self.passes, shift, poses, none, none, nothing)
 
 
 @dataclass
-class _Boxes(Rounds):
+class Boxes(Rounds):
     """What was tried so far; of what was proposed last, poses and sizes are here before scores."""
 
     space: Space
@@ -84,6 +84,8 @@ class _Boxes(Rounds):
     """Tries x images x axes."""
     sizes: Tensor
     """Tries x images: how often the box around a pose has shrunk."""
+    origins: Tensor
+    """Tries x images: from which try a step led to a pose; those of the covering have their own."""
     scores: Tensor
     """Tries x images."""
     covered: int = 0
@@ -107,34 +109,72 @@ class _Boxes(Rounds):
     def learn(self, scores: Tensor) -> None:
         tried, device = len(self.scores), scores.device
         self.poses, self.sizes = self.poses.to(device), self.sizes.to(device)
+        self.origins = self.origins.to(device)
         self.scores = torch.cat((self.scores.to(scores), scores))
         if tried:
             rises = scores > self.scores[:tried].amax(0)
             self.sizes[tried:] = (self.sizes[tried:] - rises.long()).clamp(min=0)
 
-    def restrict(self, rows: Tensor) -> Rounds:
+    def restrict(self, rows: Tensor) -> Boxes:
         return replace(
             self,
             shift=None if self.shift is None else self.shift[rows.to(self.shift.device)],
             poses=self.poses[:, rows.to(self.poses.device)],
             sizes=self.sizes[:, rows.to(self.sizes.device)],
+            origins=self.origins[:, rows.to(self.origins.device)],
             scores=self.scores[:, rows.to(self.scores.device)],
         )
 
     def worst(self) -> WorstCase:
         return pick_worst(Pose(self.poses, self.space.chain), self.scores)
 
+    def best(self, count: int) -> Pose:
+        """Give the so many poses that would be divided next: of high scores, and not all alike."""
+        chosen = self._due(count)[..., None].expand(-1, -1, self.poses.shape[-1])
+        return Pose(self.poses.gather(0, chosen), self.space.chain)
+
+    def ceiling(self) -> Tensor:
+        """Let the score around each try rise as steeply as it was seen to, as far as it stands for.
+
+        That is half a step from there. How steeply, its own steps tell; else those of the try that
+        led to it; else those from poses of the covering that were divided, at their median.
+        """
+        if not len(self.scores):
+            return self.scores.new_full(self.scores.shape[1:], math.inf)
+        if not self._wide:
+            return self.scores.amax(0)
+        own = torch.arange(len(self.scores), device=self.scores.device)[:, None]
+        slopes = self._slopes()
+        steepest = torch.zeros_like(slopes).scatter_reduce(0, self.origins, slopes, "amax")
+        steps = torch.zeros_like(slopes).scatter_add(0, self.origins, torch.ones_like(slopes))
+        is_cover = self.origins == own
+        is_divided = steps > is_cover.to(steps)
+        known = steepest.masked_fill(~(is_divided & is_cover), math.nan).nanmedian(0).values
+        near = torch.where(is_cover, known.nan_to_num(math.inf), steepest.gather(0, self.origins))
+        slopes = torch.where(is_divided, steepest, near)
+        return (self.scores + slopes * _step(self.sizes.to(slopes)) / 2).amax(0)
+
+    def _slopes(self) -> Tensor:
+        """How steep the score was on the step to each try, whose length is a part of a range."""
+        low, high = self.poses.new_tensor(self.space.limits)[self._wide].unbind(-1)
+        parts = self.poses[..., self._wide] / (high - low)
+        from_ = self.origins[..., None].expand_as(parts)
+        lengths = (parts - parts.gather(0, from_)).abs().amax(-1)
+        rises = (self.scores - self.scores.gather(0, self.origins)).abs()
+        return torch.where(lengths > 0, rises / lengths, 0.0)
+
     @property
     def _wide(self) -> list[int]:
         """The axes that leave room to move."""
         return [place for place, (low, high) in enumerate(self.space.limits) if low < high]
 
-    def _try(self, poses: Tensor, sizes: Tensor, left: int) -> None:
+    def _try(self, poses: Tensor, sizes: Tensor, origins: Tensor, left: int) -> None:
         """Note poses of these sizes as the next to try, as far as passes are ``left``."""
         self.poses = torch.cat((self.poses, poses[: max(0, left)]))
         self.sizes = torch.cat((self.sizes, sizes[: max(0, left)]))
+        self.origins = torch.cat((self.origins, origins[: max(0, left)]))
 
-    def _covering(self, count: int) -> tuple[Tensor, Tensor]:
+    def _covering(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Cover the space evenly, from the identity on: the next poses of a sequence, and sizes.
 
         It is Roberts' R sequence, the multiples of powers of a number like the golden ratio.
@@ -151,18 +191,20 @@ class _Boxes(Rounds):
         if not self.covered:
             poses[0] = 0.0
         self.covered += count
-        return poses, self.sizes.new_zeros(poses.shape[:-1])
+        sizes = self.sizes.new_zeros(poses.shape[:-1])
+        own = torch.arange(len(self.poses), len(self.poses) + count, device=sizes.device)
+        return poses, sizes, own[:, None].expand_as(sizes)
 
-    def _divided(self, count: int) -> tuple[Tensor, Tensor]:
+    def _divided(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Divide so many boxes: a step either way along each axis, and the sizes that result."""
         chosen = self._due(count)
         sizes = self.sizes.gather(0, chosen) + 1
         self.sizes = self.sizes.scatter(0, chosen, sizes)
         middles = self.poses.gather(0, chosen[..., None].expand(-1, -1, self.poses.shape[-1]))
-        steps = _FIRST_STEP * _SHRINKAGE ** (sizes - 1).to(middles)
+        steps = _step((sizes - 1).to(middles))
         ways = [(axis, way) for axis in self._wide for way in (1, -1)]
         poses = [self._moved(middles, axis, way * steps) for axis, way in ways]
-        return torch.cat(poses), sizes.repeat(len(ways), 1)
+        return torch.cat(poses), sizes.repeat(len(ways), 1), chosen.repeat(len(ways), 1)
 
     def _due(self, count: int) -> Tensor:
         """The boxes to divide: the best of each size in turn, then the second best, and so on.
@@ -170,7 +212,8 @@ class _Boxes(Rounds):
         Those that do not beat every larger box wait, and so do the smallest.
         """
         best = self.scores.argsort(dim=0, descending=True, stable=True)
-        order = best.gather(0, self.sizes.gather(0, best).argsort(dim=0, stable=True))
+        few = self.sizes.gather(0, best).to(torch.uint8)  # a byte is sorted sooner
+        order = best.gather(0, few.argsort(dim=0, stable=True))
         sizes, scores = self.sizes.gather(0, order), self.scores.gather(0, order)
         places = torch.arange(len(order), device=order.device)[:, None].expand_as(order)
         begins = torch.cat((sizes[:1] < 0, sizes[1:] > sizes[:-1]))
@@ -179,7 +222,8 @@ class _Boxes(Rounds):
         wait = ((start > 0) & (scores <= highest)) + 2 * (sizes >= _SIZES)
         key = (wait * len(order) + places - start) * _SIZES + (self.turn - sizes) % _SIZES
         self.turn = (self.turn + count) % _SIZES
-        return order.gather(0, key.argsort(dim=0, stable=True)[:count])
+        first = (key * len(order) + places).topk(count, dim=0, largest=False).indices  # none equal
+        return order.gather(0, first)
 
     def _moved(self, middles: Tensor, axis: int, steps: Tensor) -> Tensor:
         """Poses moved along an axis by these parts of its range."""
@@ -190,6 +234,11 @@ class _Boxes(Rounds):
         poses = middles.clone()
         poses[..., axis] = torch.where(new == old, inward, new)
         return poses
+
+
+def _step(size: Tensor) -> Tensor:
+    """The step from a box that has shrunk so often, as a part of an axis's range."""
+    return _FIRST_STEP * _SHRINKAGE**size
 
 
 def _ratio(axes: int) -> float:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright.attacks import usual_grid
 from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.names import attack_help, data_help, model_help
@@ -24,12 +23,11 @@ from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
 from upright.data import Split
 from upright.data.registry import can_resize
-from upright.evaluation.question import Question
+from upright.evaluation import Precision, Question
 from upright.files import write_whole
 from upright.measure import (
     Loaded,
     Measured,
-    Settings,
     check_can_save,
     choose_shown,
     doubts,
@@ -43,8 +41,7 @@ from upright.paper import with_reported
 from upright.records import append
 from upright.report.saved import Shown, check_beside
 from upright.sources import Trained, trained_as
-from upright.space import Space
-from upright.warp import Fill, Interpolation, check_options
+from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]
 
@@ -120,7 +117,7 @@ class Evaluate:
     """Find the worst pose of each image and the class that is seen there, and of a grid the
     smallest pose that fools it; write them to the JSON file; show a table of the classes, too.
     Without, an image that was fooled is not tried again: the same accuracy in fewer passes."""
-    precision: Literal["float32", "float16", "bfloat16"] = "float32"
+    precision: Precision = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
     nearer to float32 than bfloat16, which has the range that some networks need."""
     batch_size: _Number = None
@@ -158,23 +155,18 @@ class Evaluate:
     def _measure(self) -> tuple[Measured | None, Shown | None]:
         """Do the work; give what was found, in the process that speaks, and the images to keep."""
         run_families(self.families)
-        space = parse_space(self.space, self.max_translation, self.max_rotation)
-        settings = self._settings(space)
-        device = parse_device(self.device)
-        attacks = self.attack or (str(usual_grid(space)),)
-        self._check(attacks, settings)
+        question, device = self._question(), parse_device(self.device)
+        self._check(question)
         kept = self.record is not None or self.save is not None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             loaded = load(
-                self.model, self.data, settings, device=device, recorded=kept, called=self.name
+                self.model, self.data, question, device=device, recorded=kept, called=self.name
             )
-            shown = self._shown(loaded, attacks)
+            shown = self._shown(loaded)
             for doubt in doubts(self.model, self._trained, loaded):
                 say(f"warning: {doubt}")
             found = measure(
                 loaded,
-                attacks,
-                only_accuracy=not self.details,
                 batch_size=self.batch_size,
                 state=self.state,
                 progress=ranks.leads and is_watched(),
@@ -204,19 +196,19 @@ class Evaluate:
         evaluation, data = found.evaluation, found.loaded.data
         console = roomy_console(stderr=self.json == STDOUT)
         title = f"{self._title} on {self.data}: {len(evaluation)} images"
-        show_evaluation(evaluation, title=title, space=found.loaded.settings.space, console=console)
+        show_evaluation(evaluation, title=title, space=found.loaded.question.space, console=console)
         if self.details:
             show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
         warn_if_classes_differ(evaluation.classes, len(data.classes))
 
     def _as_json(self, found: Measured) -> str:
-        settings = found.loaded.settings
-        sizes = {name: getattr(settings, name) for name in ("resize", "center_crop", "view")}
+        question = found.loaded.question
+        sizes = {name: getattr(question, name) for name in ("resize", "center_crop", "view")}
         result = result_as_json(
             found.evaluation,
             options=asdict(self) | sizes,
-            space=settings.space,
+            space=question.space,
             data=found.loaded.data,
             device=found.loaded.device,
         )
@@ -232,11 +224,8 @@ class Evaluate:
     def _title(self) -> str:
         return self.name or self.model
 
-    def _check(self, attacks: Sequence[str], settings: Settings) -> None:
+    def _check(self, question: Question) -> None:
         """Say what is wrong before the model is loaded."""
-        Question.of(attacks, space=settings.space)
-        check_options(self.fill, self.interpolation, self.canvas)
-        check_at_least_1(top=self.top, view=self.view)
         if self.name is not None and is_run(self.model):
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
@@ -246,13 +235,13 @@ class Evaluate:
         if self.save is not None:
             writable(self.save / "shown.safetensors")
             check_at_least_1(save_images=self.save_images)
-            check_can_save(settings, attacks)
+            check_can_save(question)
 
-    def _shown(self, loaded: Loaded, attacks: Sequence[str]) -> Shown | None:
+    def _shown(self, loaded: Loaded) -> Shown | None:
         """The images to keep, if any; that they may lie in the folder is checked beforehand."""
         if self.save is None:
             return None
-        shown = choose_shown(loaded, attacks, explored=self.save_images)
+        shown = choose_shown(loaded, explored=self.save_images)
         check_beside(self.save, shown)
         return shown
 
@@ -274,10 +263,15 @@ class Evaluate:
     def _trained(self) -> Trained | None:
         return trained_as(self.model)
 
-    def _settings(self, space: Space) -> Settings:
+    def _question(self) -> Question:
+        """The one place where options become a question: to load, to measure and to record."""
+        # First: it may run families that the recipe of a run names.
+        space = parse_space(self.space, self.max_translation, self.max_rotation)
         resize, center_crop = self._sizes()
-        return Settings(
+        return Question.of(
+            self.attack or None,
             space=space,
+            only_accuracy=not self.details,
             split=self.split,
             limit=self.limit,
             resize=resize,

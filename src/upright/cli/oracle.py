@@ -14,8 +14,8 @@ from upright.cli.names import attack_help, data_help
 from upright.cli.options import parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
+from upright.evaluation import Precision
 from upright.measure import measure_oracle
-from upright.measure.settings import Precision
 from upright.origin import commit
 from upright.paper import with_reported
 from upright.records import append
@@ -77,7 +77,7 @@ def oracle_command(
         classifier,
         data,
         space=box,
-        attacks=[attack or str(usual_grid(box))],
+        attacks=[attack or usual_grid(box)],
         view=view,
         limit=limit,
         precision=precision,

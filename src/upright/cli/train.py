@@ -126,7 +126,7 @@ class Train:
         if len(recipes) == 1:
             return {self.out: recipes[0]}
         named = {
-            self.out / folder_name(recipe.objective, recipe.seed): recipe for recipe in recipes
+            self.out / folder_name(str(recipe.objective), recipe.seed): recipe for recipe in recipes
         }
         if not recipes or len(named) < len(recipes):
             raise ValueError("name at least one objective, and each objective and seed once")
@@ -134,7 +134,7 @@ class Train:
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
         return Recipe(
-            objective=str(parse_objective(objective, weight=self.weight)),
+            objective=parse_objective(objective, weight=self.weight),
             data=self.data,
             train_images=self.train_images,
             resize=self.resize,

@@ -9,14 +9,13 @@ nothing about how accurate a network is under attack.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torch import Tensor
 
 from upright.checks import Model
 from upright.evaluation.composed import Change, Composed
 from upright.pose import Pose
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Resampling
 
 __all__ = ["ORACLE", "Locator", "Oracle", "change_locator", "oracle_in"]
 
@@ -46,18 +45,9 @@ class Oracle(Composed):
     def each_network(self, change: Change) -> Oracle:
         return Oracle(change_locator(self.locator, change), change(self.classifier)).eval()
 
-    def move(
-        self,
-        images: Tensor,
-        pose: Pose,
-        *,
-        fill: Fill,
-        interpolation: Interpolation,
-        view: int | None = None,
-    ) -> Tensor:
+    def move(self, images: Tensor, pose: Pose, resampling: Resampling) -> Tensor:
         """Warp images by what is left of a pose once the locator's is subtracted; as ``warp``."""
-        way: Any = {"fill": fill, "interpolation": interpolation, "view": view}
-        moved = warp(images, pose, **way)
+        moved = resampling(images, pose)
         found = self.locator(moved.flatten(0, -4))
         if found.chain.names != pose.chain.names:
             raise ValueError(
@@ -65,7 +55,7 @@ class Oracle(Composed):
                 f"{pose.chain}; give both the same families"
             )
         seen = found.values.reshape(*moved.shape[:-3], -1)
-        return warp(images, pose.like(pose.values.to(seen) - seen), **way)
+        return resampling(images, pose.like(pose.values.to(seen) - seen))
 
 
 def oracle_in(model: Model) -> Oracle | None:

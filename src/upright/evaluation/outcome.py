@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from upright.evaluation.question import Question
-from upright.evaluation.result import AttackResult, Evaluation
+from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
 from upright.evaluation.state import State
 from upright.fooled import FooledPoses
 from upright.pose import Pose
@@ -32,17 +34,25 @@ def outcome(kept: State, question: Question, space: Space | None, *, oracle: boo
 
 
 def _attack_result(kept: State, name: str, space: Space) -> AttackResult:
-    pose = kept.optional(f"{name}/pose")
+    pose, correct = kept.optional(f"{name}/pose"), ~kept.joined(f"{name}/fooled")
     return AttackResult(
         attack=name,
-        correct=~kept.joined(f"{name}/fooled"),
+        correct=correct,
         worst_pose=None if pose is None else Pose(pose, space.chain),
         worst_loss=kept.optional(f"{name}/loss"),
         worst_class=kept.if_whole(f"{name}/class"),
         fooled=_fooled(kept, name, space),
         forward_passes=int(kept.total(f"{name}/passes")),
         seconds=kept.total(f"{name}/seconds"),
+        estimate=_estimate(kept, name, correct),
     )
+
+
+def _estimate(kept: State, name: str, correct: Tensor) -> SlopeEstimate | None:
+    safe, early = kept.if_whole(f"{name}/safe"), kept.if_whole(f"{name}/safe_early")
+    if safe is None or early is None:
+        return None
+    return SlopeEstimate(safe & correct, early, early & ~correct)
 
 
 def _fooled(kept: State, name: str, space: Space) -> FooledPoses | None:

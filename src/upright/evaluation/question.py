@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,33 +14,51 @@ from upright.checks import check_at_least_1
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_chain, check_options
+from upright.warp import Fill, Interpolation, Resampling, check_canvas, check_chain
 
-__all__ = ["Question", "named_attacks"]
+__all__ = ["LATER", "Precision", "Question", "named_attacks"]
+
+Precision = Literal["float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The settings of an evaluation. See ``evaluate`` for what each one means."""
+    """What an evaluation is asked, by default as the paper asks; see ``evaluate`` for each word.
 
-    attacks: dict[str, Attack]
-    space: Space = PAPER
+    One question has one ``Record.key``, whoever asks it, and continues from one state.
+    """
+
+    attacks: Mapping[str, Attack] = field(default_factory=dict)
+    """By the names under which they were asked for."""
     only_accuracy: bool = False
+    space: Space = PAPER
     fill: Fill = "black"
     interpolation: Interpolation = "bilinear"
     canvas: int = 0
     view: int | None = None
-    limit: int | None = None
-    seed: int = 0
     top: int = 1
     include_identity: bool = False
+    limit: int | None = None
+    seed: int | None = None
+    """Of the poses that attacks draw; None for a fixed one."""
+    drawn_seed: int | None = None
+    """What a generator gave, in place of a seed."""
+    # How data and network are to be taken, whoever takes them.
+    split: Literal["train", "test"] = "test"
+    resize: int | None = None
+    """What the shorter side of images is scaled to, in pixels."""
+    center_crop: int | None = None
+    """The side of the square that is cut out of images then, in pixels."""
+    precision: Precision = "float32"
+    """Of the network."""
 
     def __post_init__(self) -> None:
         check_at_least_1(limit=self.limit, top=self.top, view=self.view)
         for attack in self.attacks.values():
             attack.check_space(self.space)
-        check_options(self.fill, self.interpolation, self.canvas)
-        check_chain(self.space.chain, self.interpolation)
+        check_canvas(self.canvas)
+        resampling = self.resampling  # which looks at its own words
+        check_chain(self.space.chain, resampling.interpolation)
 
     @staticmethod
     def of(
@@ -48,26 +66,32 @@ class Question:
         *,
         space: Space | str = PAPER,
         generator: torch.Generator | None = None,
-        **settings: Any,
+        **words: Any,
     ) -> Question:
         """Ask as ``evaluate`` is asked: attacks by name, and a generator that gives the seed.
 
         Without attacks it is the grid that is usual for the space.
         """
-        seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator))
-        box = Space.of(space)
+        drawn, box = None if generator is None else _draw(generator), Space.of(space)
         asked = [usual_grid(box)] if attacks is None else attacks
-        return Question(attacks=named_attacks(asked), space=box, seed=seed, **settings)
+        return Question(attacks=named_attacks(asked), space=box, drawn_seed=drawn, **words)
+
+    @property
+    def resampling(self) -> Resampling:
+        """How images are moved, once they lie on their canvas."""
+        return Resampling(self.fill, self.interpolation, self.view)
 
     @property
     def passes_per_image(self) -> int:
         """Forward passes for one image that nothing fools, the natural one included."""
         return 1 + sum(attack.passes_per_image for attack in self.attacks.values())
 
-    def as_json(self) -> dict[str, object]:
-        """Give it as states hold it: what older ones do not know is there only where it differs."""
-        mine = {name: getattr(self, name) for name in _LATER}
-        later = without_defaults(mine, _LATER)
+    def for_state(self) -> dict[str, object]:
+        """Give it as states hold it, which belong to a model and data that are taken already.
+
+        What older ones do not know is there only where it differs.
+        """
+        later = without_defaults({name: getattr(self, name) for name in LATER}, LATER)
         if digest := self.space.chain.code_digest:
             later["code_of_families"] = digest
         return {name.replace("_", " "): value for name, value in later.items()} | {
@@ -76,8 +100,15 @@ class Question:
             "only accuracy": self.only_accuracy,
             "warp": [self.fill, self.interpolation, self.canvas],
             "limit": self.limit,
-            "seed": self.seed,
+            "seed": self._seed_of_draws,
         }
+
+    def for_record(self) -> dict[str, Any]:
+        """Give it as records hold it, beside what each attack left."""
+        if self.drawn_seed is not None:
+            raise ValueError("what a generator draws is not drawn again: ask with a seed instead")
+        asked = {name: getattr(self, name) for name in _RECORDED}
+        return without_defaults(asked | {"space": str(self.space)}, LATER)
 
     def space_for(self, images: Tensor) -> Space:
         """Give the space with limits that fit what the model sees of images."""
@@ -86,11 +117,27 @@ class Question:
 
     def generator(self, attack: Attack, start: int) -> torch.Generator:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
-        return torch.Generator().manual_seed(seed_for(self.seed, attack, start))
+        return torch.Generator().manual_seed(seed_for(self._seed_of_draws, attack, start))
+
+    @property
+    def _seed_of_draws(self) -> int:
+        """A seed draws as a generator with that seed does."""
+        if self.drawn_seed is not None:
+            return self.drawn_seed
+        return 0 if self.seed is None else _draw(torch.Generator().manual_seed(self.seed))
 
 
-_LATER = later_defaults(Question, "top", "include_identity", "view")
-"""What the first states do not know."""
+LATER = later_defaults(Question, "top", "include_identity", "view")
+"""What the first states and records do not have, with what they had."""
+
+_RECORDED = (
+    *("space", "split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas"),
+    *("view", "precision", "seed", "top", "include_identity"),
+)
+
+
+def _draw(generator: torch.Generator) -> int:
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:

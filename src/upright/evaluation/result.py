@@ -16,6 +16,7 @@ __all__ = [
     "ClassAccuracy",
     "Evaluation",
     "Interval",
+    "SlopeEstimate",
     "wilson_interval",
 ]
 
@@ -41,6 +42,52 @@ def wilson_interval(successes: int, trials: int) -> Interval:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class SlopeEstimate:
+    """How low accuracy may be, by the slopes of the loss that a search saw: no bound.
+
+    A finer search may go below it. How often it does was measured on the way: the estimate that the
+    first quarter of the passes gives was held against what the rest of them found.
+    """
+
+    safe: Tensor
+    """bool, one for each image: not fooled, and by slopes no pose between those tried fools it."""
+    safe_early: Tensor
+    """bool: what was called so after a quarter of the passes."""
+    went_below: Tensor
+    """bool: of these, what the rest of the search fooled."""
+
+    def __repr__(self) -> str:
+        return f"SlopeEstimate({self.accuracy:.4f}, {self.error_rate})"
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.safe.double().mean())
+
+    @property
+    def error_rate(self) -> str:
+        """How often a finer search went below the early estimate."""
+        return f"{int(self.went_below.sum())} of {int(self.safe_early.sum())} images"
+
+    @property
+    def in_words(self) -> str:
+        low = f"by observed slopes perhaps as low as {100 * self.accuracy:.2f} %"
+        if not self.safe_early.any():
+            return f"{low} (how often a finer search goes below that, these passes cannot tell)"
+        return (
+            f"{low} (the same estimate after a quarter of the passes: "
+            f"a finer search went below it on {self.error_rate})"
+        )
+
+    def summary(self) -> dict[str, object]:
+        """Give the figures in a form that JSON holds."""
+        return {
+            "accuracy": self.accuracy,
+            "safe_after_a_quarter": int(self.safe_early.sum()),
+            "of_these_fooled_later": int(self.went_below.sum()),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class AttackResult:
     """What one attack did to all images. Tensors lie on the CPU, in the order of the data."""
 
@@ -61,6 +108,9 @@ class AttackResult:
     forward_passes: int
     """Images sent through the model."""
     seconds: float
+    estimate: SlopeEstimate | None = None
+    """For refining searches: how much lower the truth may be, by the slopes that were seen. None
+    for others, and where a state of an older version has none."""
 
     def __repr__(self) -> str:
         return f"AttackResult({self.attack}: {self.accuracy:.4f}, {self.forward_passes} passes)"
@@ -127,7 +177,12 @@ class Evaluation:
         # Words for the terminal, where it is an option, and for Python, where it is an argument.
         never = "does not try images as they are, unless the identity is included"
         notes = [f"{name} is above natural accuracy: it {never}" for name in above]
-        return (*([ORACLE] if self.oracle else []), *notes)
+        estimates = [
+            f"{name}: {100 * result.accuracy:.2f} %; {result.estimate.in_words}"
+            for name, result in self.attacks.items()
+            if result.estimate is not None
+        ]
+        return (*([ORACLE] if self.oracle else []), *notes, *estimates)
 
     def per_class(self) -> list[ClassAccuracy]:
         """Give the accuracies of each class that has images, in the order of classes."""
@@ -154,6 +209,7 @@ class Evaluation:
                     "interval": _pair(result.interval),
                     "forward_passes": result.forward_passes,
                     "seconds": round(result.seconds, 3),
+                    **({"estimate": result.estimate.summary()} if result.estimate else {}),
                 }
                 for name, result in self.attacks.items()
             },

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
-from upright.evaluation.oracle import oracle_in
+from upright.evaluation.oracle import Oracle, oracle_in
 from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
 from upright.evaluation.result import Evaluation
+from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
     Move,
     Notes,
@@ -34,16 +35,16 @@ from upright.evaluation.score import (
 from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
-from upright.evaluation.survival import HardestFirst, has_zero, survivors, survivors_of_rounds
+from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.fooled import pack_bits
 from upright.modes import climbing
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
 from upright.tiles import Room, images_at_once
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, Resampling, warp
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "examine"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
@@ -125,12 +126,40 @@ def evaluate(
         top=top,
         include_identity=include_identity,
     )
+    return examine(
+        model,
+        data,
+        question,
+        batch_size=batch_size,
+        device=device,
+        state=state,
+        progress=progress,
+        ranks=ranks,
+    )
+
+
+def examine(
+    model: checks.Model,
+    data: Data,
+    question: Question,
+    *,
+    batch_size: int | None = None,
+    device: torch.device | str | None = None,
+    state: Path | str | None = None,
+    progress: bool = False,
+    ranks: Ranks = ALONE,
+) -> Evaluation:
+    """Measure what a question asks, as ``evaluate`` does; data and network are as it asks already.
+
+    All but the question says where and how to compute, on which no accuracy depends.
+    """
+    limit = question.limit
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = oracle_in(model)
     # Its weights may be those of a defence, which asks something else.
-    asked = question.as_json() | ({"oracle": True} if oracle is not None else {})
+    asked = question.for_state() | ({"oracle": True} if oracle is not None else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with (
@@ -138,9 +167,7 @@ def evaluate(
         climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
-        # An oracle shows itself images.
-        move = _move(warp if oracle is None else oracle.move, question)
-        examination = _Examination(question, predictor, move, kept)
+        examination = _Examination(question, predictor, _move(oracle, question), kept)
         examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
@@ -253,10 +280,9 @@ class _Examination:
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             elif self.question.only_accuracy and isinstance(attack, RoundSearch):
-                rounds = attack.begin(space, len(chunk), generator=generator)
-                alive = ~(is_fooled(natural) & self.question.include_identity)
-                alive = survivors_of_rounds(score, rounds, alive, attack.passes_per_image)
-                piece.keep(**{f"{name}/fooled": ~alive})
+                fallen = is_fooled(natural) & self.question.include_identity
+                found = self._drive(piece, name, score, space, generator, ~fallen)
+                piece.keep(**{f"{name}/fooled": found.fooled | fallen})
             else:
                 self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
@@ -282,6 +308,9 @@ class _Examination:
             if attack.shared:
                 piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
                 self.kept.once(f"{name}/grid", poses[:, 0].values)
+        elif isinstance(attack, RoundSearch):
+            everyone = torch.ones_like(score.labels, dtype=torch.bool)
+            worst = self._drive(piece, name, score, space, generator, everyone).rounds.worst()
         else:
             worst = attack.search(score, space, count, generator=generator)
         if self.question.include_identity:
@@ -296,6 +325,25 @@ class _Examination:
         if not self.question.only_accuracy:
             piece.keep(**{f"{name}/class": score.class_at(worst)})
 
+    def _drive(
+        self,
+        piece: Piece,
+        name: str,
+        score: WorstLoss,
+        space: Space,
+        generator: torch.Generator,
+        alive: Tensor,
+    ) -> Driven:
+        """Search in rounds, and keep which images are safe by the slopes that were seen."""
+        attack, count = self.question.attacks[name], len(score.labels)
+        assert isinstance(attack, RoundSearch)
+        rounds = attack.begin(space, count, generator=generator)
+        passes, top, leave = attack.passes_per_image, self.question.top, self.question.only_accuracy
+        found = drive(score, rounds, alive, passes, top=top, leave=leave)
+        if found.safe is not None and found.safe_early is not None:
+            piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
+        return found
+
 
 def _on_canvas(images: Tensor, question: Question) -> Tensor:
     """Images with the canvas around them; a zero pose changes nothing else."""
@@ -308,19 +356,18 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
     """Check that families of a user's own leave images as they are at their zero."""
     if not still.chain.code_digest:
         return
-    way = {"fill": question.fill, "view": question.view}
-    if not warp(images, still, **way).equal(warp(images, Pose.zeros(1), **way)):  # type: ignore[arg-type]
+    seen = Resampling(question.fill, view=question.view)
+    if not seen(images, still).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
             f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
             "identity, bit for bit: grids, draws and natural accuracy rely on it"
         )
 
 
-def _move(move: Callable[..., Tensor], question: Question) -> Move:
-    """What shows a model images under poses, as it is asked for."""
-    return partial(
-        move, fill=question.fill, interpolation=question.interpolation, view=question.view
-    )
+def _move(oracle: Oracle | None, question: Question) -> Move:
+    """What shows a model images under poses; an oracle sees to that itself."""
+    way = question.resampling
+    return way if oracle is None else partial(oracle.move, resampling=way)
 
 
 def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +25,7 @@ __all__ = [
     "WorstLoss",
     "is_fooled",
     "loss_of",
+    "may_be_fooled",
     "named_image",
     "or_as_it_is",
     "rank",
@@ -59,6 +61,15 @@ def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
 def is_fooled(value: Tensor) -> Tensor:
     """Say from the rank whether the pose is misclassified."""
     return value >= 0
+
+
+def may_be_fooled(value: Tensor, top: int) -> Tensor:
+    """Say from the rank whether the loss is as high as that of a wrong answer can be.
+
+    There ``top`` classes are at least as probable as the true one, whose probability then is at
+    most 1 / (``top`` + 1).
+    """
+    return value >= math.log(top + 1) - _RIGHT
 
 
 def loss_of(value: Tensor) -> Tensor:

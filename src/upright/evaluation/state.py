@@ -27,6 +27,7 @@ from upright.later import question_now
 __all__ = ["Piece", "State", "checksum", "load_state", "save_state"]
 
 _PIECES = "images/"
+_BOOLEAN = ("fooled", "/safe", "/safe_early")
 
 
 @dataclass
@@ -146,7 +147,7 @@ def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
     for name, array in arrays.items():
         wrong = array.ndim == 0 or (name.startswith(_PIECES) and len(array) != done)
         wrong |= name.endswith("/class") and array.dtype != torch.int64
-        if wrong or (name.endswith("fooled") and array.dtype != torch.bool):
+        if wrong or (name.endswith(_BOOLEAN) and array.dtype != torch.bool):
             raise ValueError(f"{name} are not those of {done} images")
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from upright.attacks import Rounds
 from upright.evaluation.score import WorstLoss, is_fooled
 from upright.pose import Pose
 from upright.space import Space
 
-__all__ = ["HardestFirst", "has_zero", "survivors", "survivors_of_rounds"]
+__all__ = ["HardestFirst", "has_zero", "survivors"]
 
 
 class HardestFirst:
@@ -56,27 +55,6 @@ def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tenso
         fell = fooled.any(0)
         alive[rows[fell]] = False
         predictor.advance(int(fell.sum()) * int(untried.sum()))
-    return alive
-
-
-def survivors_of_rounds(score: WorstLoss, rounds: Rounds, alive: Tensor, passes: int) -> Tensor:
-    """Say which images a search in rounds of so many ``passes`` an image does not fool.
-
-    Those that are fooled leave after each round.
-    """
-    alive = alive.clone()
-    score.predictor.advance(int((~alive).sum()) * passes)
-    rows = alive.nonzero()[:, 0]
-    rounds, score = rounds.restrict(rows), score.restrict(rows)
-    while len(rows) and (poses := rounds.propose()) is not None:
-        values = score(poses)
-        rounds.learn(values)
-        passes -= len(values)
-        alive[rows] = ~is_fooled(values).any(0)
-        stay = alive[rows].nonzero()[:, 0]
-        if len(stay) < len(rows):
-            score.predictor.advance((len(rows) - len(stay)) * passes)
-            rows, rounds, score = rows[stay], rounds.restrict(stay), score.restrict(stay)
     return alive
 
 

@@ -8,8 +8,8 @@ from upright.measure.record import record_of
 from upright.measure.results import Results
 from upright.measure.run import measure_run
 from upright.measure.save import check_can_save, choose_shown, save_answers
-from upright.measure.settings import Settings
 from upright.measure.subject import FinishedRun, Subject, is_run
+from upright.measure.taken import in_precision, load_images, question_of_run
 from upright.measure.to_zoo import add_to_zoo
 
 __all__ = [
@@ -18,17 +18,19 @@ __all__ = [
     "Loaded",
     "Measured",
     "Results",
-    "Settings",
     "Subject",
     "add_to_zoo",
     "check_can_save",
     "choose_shown",
     "doubts",
+    "in_precision",
     "is_run",
     "load",
+    "load_images",
     "measure",
     "measure_oracle",
     "measure_run",
+    "question_of_run",
     "record_of",
     "save_answers",
 ]

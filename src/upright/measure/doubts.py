@@ -19,8 +19,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
         trained: what is known of how it was trained.
         loaded: the model, the data that were read, and what is asked.
     """
-    data_name, data, settings = loaded.data_name, loaded.data, loaded.settings
-    split = settings.split
+    data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
+    split = loaded.question.split
     if split == "train" and not has_parts(data_name):
         yield f"{data_name} has no parts: --split train reads the same images as test"
     if trained is None:
@@ -36,10 +36,10 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
             f"{model} was trained for {_few(trained.classes)}, but {data_name} has "
             f"{_few(data.classes)}; check --data"
         )
-    if trained.locnet_fill not in (None, settings.fill):
+    if trained.locnet_fill not in (None, fill):
         yield (
             f"the LocNet learned from {trained.locnet_fill} fill and has never seen "
-            f"{settings.fill}: the paper's attack would have --fill {trained.locnet_fill}"
+            f"{fill}: the paper's attack would have --fill {trained.locnet_fill}"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +10,11 @@ import torch
 
 from upright.checks import Model
 from upright.data import LabelledImages
-from upright.evaluation import Evaluation
+from upright.evaluation import Evaluation, Question, examine
 from upright.measure.guest import Guest
 from upright.measure.record import record_of
-from upright.measure.settings import Settings
 from upright.measure.subject import FinishedRun, Subject
+from upright.measure.taken import in_precision, load_images
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
 from upright.sources import load_model
@@ -33,25 +32,26 @@ class Loaded:
     data: LabelledImages
     data_name: str
     """As they were asked for, such as ``cifar10`` or ``npz:FILE``."""
-    settings: Settings
+    question: Question
+    """What the evaluation is asked."""
     device: torch.device
 
 
 def load(
     model: str,
     data: str,
-    settings: Settings,
+    question: Question,
     *,
     device: torch.device,
     recorded: bool = True,
     called: str | None = None,
 ) -> Loaded:
-    """Load a model by name, and the images that settings ask for of data by name.
+    """Load a model by name, and the images that a question asks for of data by name.
 
     Args:
         model: one of ``sources.model_names()``, filled in.
         data: see ``load_data``.
-        settings: what the evaluation is to be asked.
+        question: what the evaluation is to be asked.
         device: where to evaluate.
         recorded: whether a record is wanted, for which a run must be finished.
         called: what tables call a model that was not trained here; without, its name.
@@ -62,9 +62,9 @@ def load(
     return Loaded(
         model=network,
         subject=run or guest,
-        data=settings.load(data),
+        data=load_images(question, data),
         data_name=data,
-        settings=settings,
+        question=question,
         device=device,
     )
 
@@ -87,29 +87,25 @@ class Measured:
             self.evaluation,
             data_name=loaded.data_name,
             data=loaded.data,
-            settings=loaded.settings,
+            question=loaded.question,
             device=loaded.device,
         )
 
 
 def measure(
     loaded: Loaded,
-    attacks: Sequence[str],
     *,
-    only_accuracy: bool = True,
     batch_size: int | None = None,
     state: Path | None = None,
     progress: bool = False,
     ranks: Ranks = ALONE,
 ) -> Measured:
-    """Evaluate what was loaded, as its settings say; the options are ``upright.evaluate``'s."""
-    settings = loaded.settings
-    model = settings.in_precision(loaded.model)
-    evaluation = settings.evaluate(
+    """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
+    model, data = in_precision(loaded.question, loaded.model), loaded.data
+    evaluation = examine(
         model,
-        loaded.data,
-        attacks=attacks,
-        only_accuracy=only_accuracy,
+        (data.images, data.labels),
+        loaded.question,
         batch_size=batch_size,
         device=loaded.device,
         state=state,

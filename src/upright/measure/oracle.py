@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 
-from upright.evaluation import Oracle
+from upright.attacks import Attack
+from upright.evaluation import Oracle, Precision
+from upright.evaluation.question import named_attacks
 from upright.measure.measured import Loaded, Measured, measure
-from upright.measure.settings import Precision, Settings
 from upright.measure.subject import FinishedRun
+from upright.measure.taken import load_images, question_of_run
 from upright.sources import load_locator, load_model
 from upright.space import Space
 from upright.train import RunDirectory
@@ -25,7 +27,7 @@ def measure_oracle(
     data: str,
     *,
     space: Space,
-    attacks: Sequence[str],
+    attacks: Sequence[str | Attack],
     view: int | None = None,
     limit: int | None = None,
     precision: Precision = "float32",
@@ -40,9 +42,11 @@ def measure_oracle(
     """
     locator = load_locator(locnet).to(device)
     runs = FinishedRun.of_pair(locnet, Path(classifier), oracle=True) if recorded else None
-    usual = Settings.of_run(RunDirectory.open(locnet).recipe)
-    settings = replace(
+    usual = question_of_run(RunDirectory.open(locnet).recipe)
+    question = replace(
         usual,
+        attacks=named_attacks(attacks),
+        only_accuracy=True,
         space=space,
         view=usual.view if view is None else view,
         limit=limit,
@@ -52,9 +56,9 @@ def measure_oracle(
     loaded = Loaded(
         model=Oracle(locator, load_model(classifier, device=device)).eval(),
         subject=runs,
-        data=settings.load(data),
+        data=load_images(question, data),
         data_name=data,
-        settings=settings,
+        question=question,
         device=device,
     )
-    return measure(loaded, attacks, progress=progress)
+    return measure(loaded, progress=progress)

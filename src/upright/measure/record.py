@@ -12,8 +12,7 @@ from upright.data import LabelledImages, Split
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Identity
 from upright.data.store import identify
-from upright.evaluation import Evaluation
-from upright.measure.settings import Settings
+from upright.evaluation import Evaluation, Question
 from upright.measure.subject import Subject
 from upright.origin import origin_on
 from upright.records import Record
@@ -27,7 +26,7 @@ def record_of(
     *,
     data_name: str,
     data: LabelledImages,
-    settings: Settings,
+    question: Question,
     device: torch.device,
 ) -> Record:
     """Give the record of an evaluation that has just been done.
@@ -37,11 +36,11 @@ def record_of(
         evaluation: what was measured.
         data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
         data: the images that were evaluated.
-        settings: what the evaluation was asked but for the attacks.
+        question: what the evaluation was asked.
         device: where it was evaluated.
     """
-    origin, asked = origin_on(device), settings.as_json()
-    identity = identify(settings.split, _raw(data))
+    origin, asked = origin_on(device), question.for_record()
+    identity = identify(question.split, _raw(data))
     known = None if identity is None else identity.name
     results = evaluation.attacks
     measured = {"nat": evaluation.natural_accuracy}
@@ -56,13 +55,13 @@ def record_of(
         reported={},
         evaluate_seconds=evaluation.seconds,
         forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
-        data_digest=digests_of(data, settings.split),
+        data_digest=digests_of(data, question.split),
         commit=origin.commit,
         versions=origin.versions,
         hardware=origin.hardware,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         data_variant=None if identity is None else str(identity),
-        data_content=_content(identity, settings.split, results),
+        data_content=_content(identity, question.split, results),
     )
 
 

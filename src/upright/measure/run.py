@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from upright.attacks import parse_attack
 from upright.checks import Model
+from upright.evaluation import Precision, Question
+from upright.evaluation.question import named_attacks
 from upright.measure.measured import Loaded, Measured, measure
-from upright.measure.settings import Precision, Settings
 from upright.measure.subject import FinishedRun
+from upright.measure.taken import load_images, question_of_run
 from upright.train import Plan
 
-__all__ = ["SharedEvaluation", "evaluation_precision", "evaluations_of", "measure_run"]
+__all__ = ["evaluation_precision", "measure_run", "questions_of", "state_name"]
 
 
 def evaluation_precision(recipe: Plan) -> Precision:
@@ -25,38 +26,32 @@ def evaluation_precision(recipe: Plan) -> Precision:
     return "float32" if recipe.main.precision == "float32" else "float16"
 
 
-@dataclass(frozen=True)
-class SharedEvaluation:
-    """Attacks that share an evaluation, and its settings."""
-
-    attacks: tuple[str, ...]
-    settings: Settings
-
-    @property
-    def state_name(self) -> str:
-        """The file of its state, which says what was asked."""
-        asked = json.dumps([self.settings.as_json(), self.attacks], sort_keys=True)
-        return f"evaluation-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.safetensors"
-
-
-def evaluations_of(
+def questions_of(
     recipe: Plan, attacks: Sequence[str], precision: Precision, limit: int | None = None
-) -> tuple[SharedEvaluation, ...]:
-    """Say which evaluations attacks take: those that climb in float32, others in this precision.
+) -> tuple[Question, ...]:
+    """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
     The signs of a gradient in half precision are not always those of the gradient.
     """
-    climbs = {name: parse_attack(name).climbs for name in attacks}
+    named = named_attacks(attacks)
+    listed = {name: attack for name, attack in named.items() if not attack.climbs}
+    climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
-        Settings.of_run(recipe.main), limit=limit, precision=precision, fill=recipe.attack_fill
+        question_of_run(recipe.main),
+        attacks=listed,
+        only_accuracy=True,
+        limit=limit,
+        precision=precision,
+        fill=recipe.attack_fill,
     )
-    both = (
-        SharedEvaluation(tuple(name for name in climbs if not climbs[name]), asked),
-        SharedEvaluation(
-            tuple(name for name in climbs if climbs[name]), replace(asked, precision="float32")
-        ),
-    )
-    return tuple(each for each in both if each.attacks) or both[:1]
+    questions = (asked, replace(asked, attacks=climbing, precision="float32"))
+    return tuple(each for each in questions if each.attacks) or questions[:1]
+
+
+def state_name(question: Question) -> str:
+    """Name the file of an evaluation's state, which stands for all that is asked."""
+    asked = json.dumps([question.for_record(), [*question.attacks]], sort_keys=True)
+    return f"evaluation-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.safetensors"
 
 
 def measure_run(
@@ -75,16 +70,16 @@ def measure_run(
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
     that was stopped is continued.
     """
-    name, data = run.recipe.main.data, None
-    for each in evaluations_of(run.recipe, attacks, precision, limit):
-        data = each.settings.load(name) if data is None else data
+    questions, name = questions_of(run.recipe, attacks, precision, limit), run.recipe.main.data
+    data = load_images(questions[0], name)
+    for question in questions:
         loaded = Loaded(
             model=network,
             subject=run,
             data=data,
             data_name=name,
-            settings=each.settings,
+            question=question,
             device=device,
         )
-        state = None if states is None else states / each.state_name
-        yield measure(loaded, each.attacks, state=state, progress=progress)
+        state = None if states is None else states / state_name(question)
+        yield measure(loaded, state=state, progress=progress)

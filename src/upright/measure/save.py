@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.attacks import GridSearch, parse_attack
-from upright.evaluation import Evaluation
+from upright.evaluation import Evaluation, Question
 from upright.evaluation.answers import Answers, answers
 from upright.measure.measured import Loaded, Measured
 from upright.measure.record import digests_of
-from upright.measure.settings import Settings
 from upright.origin import origin_on
 from upright.pose import Pose
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
@@ -39,34 +38,35 @@ def grid_among(attacks: Iterable[str]) -> tuple[str, GridSearch]:
     raise ValueError("arrays are saved over a grid: add an attack such as grid-775")
 
 
-def check_can_save(settings: Settings, attacks: Iterable[str]) -> None:
+def check_can_save(question: Question) -> None:
     """Say why what is asked could not be shown in the explorer, before it is measured."""
-    grid_among(attacks)
-    if (settings.fill, settings.interpolation) != ("black", "bilinear"):
+    grid_among(question.attacks)
+    if (question.fill, question.interpolation) != ("black", "bilinear"):
         raise ValueError(
             "the explorer moves images with black around them and bilinear interpolation: "
             "leave out --fill and --interpolation, or --save"
         )
-    if settings.top > 1:
+    if question.top > 1:
         raise ValueError(
             "the explorer shows the class of the largest logit: leave out --top, or --save"
         )
-    if settings.view is not None:
+    if question.view is not None:
         raise ValueError("the explorer shows whole images: leave out --view, or --save")
 
 
-def choose_shown(loaded: Loaded, attacks: Iterable[str], *, explored: int = 24) -> Shown:
+def choose_shown(loaded: Loaded, *, explored: int = 24) -> Shown:
     """Choose images at random, with a fixed seed: of the same data, always the same ones.
 
     Args:
-        loaded: the images that models are evaluated on, and how.
-        attacks: the first grid among them has the poses at which models answer.
+        loaded: the images that models are evaluated on, and how; the first grid that is asked for
+            has the poses at which models answer.
         explored: how many images get all poses of the grid. Up to 100 vary along the one axis of
             most values, the rest of their pose zero.
     """
-    data, settings, (_, grid) = loaded.data, loaded.settings, grid_among(attacks)
+    data, question = loaded.data, loaded.question
+    _, grid = grid_among(question.attacks)
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_ALONG]
-    box = settings.space.in_pixels(*data.images.shape[-2:])
+    box = question.space.in_pixels(*data.images.shape[-2:])
     box.check_counts(grid.counts)
     values = {
         axis.name: axis.spread(count).float().numpy()
@@ -74,11 +74,11 @@ def choose_shown(loaded: Loaded, attacks: Iterable[str], *, explored: int = 24) 
     }
     shown = Shown(
         dataset=loaded.data_name,
-        split=settings.split,
+        split=question.split,
         classes=data.classes,
-        data_digest=digests_of(data, settings.split),
-        images=F.pad(data.images[chosen[:explored]].cpu(), [settings.canvas] * 4).numpy(),
-        canvas=settings.canvas,
+        data_digest=digests_of(data, question.split),
+        images=F.pad(data.images[chosen[:explored]].cpu(), [question.canvas] * 4).numpy(),
+        canvas=question.canvas,
         labels=data.labels[chosen].cpu().numpy(),
         places=chosen.numpy(),
         space=box,

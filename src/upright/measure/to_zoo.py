@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from upright.data.known import KNOWN
+from upright.evaluation import Precision
 from upright.measure.run import measure_run
-from upright.measure.settings import Precision
 from upright.measure.subject import FinishedRun
 from upright.records import Record
 from upright.train import RunDirectory, load_network

@@ -1,12 +1,7 @@
 """Networks: one for each file, normalisation inside."""
 
-from upright.models.fused import (
-    FusedResNet,
-    FusedTraining,
-    can_fuse,
-    has_triton,
-    in_half_precision,
-)
+from upright.models.fused import FusedResNet, FusedTraining, can_fuse
+from upright.models.precision import in_half_precision
 from upright.models.registry import NETWORKS, build_network, network, network_forms
 from upright.models.resnet import ResNet, resnet
 
@@ -17,7 +12,6 @@ __all__ = [
     "ResNet",
     "build_network",
     "can_fuse",
-    "has_triton",
     "in_half_precision",
     "network",
     "network_forms",

@@ -2,13 +2,23 @@
 
 from upright.modes import evaluation_mode
 from upright.objective.criterion import Criterion
-from upright.objective.locnet import LocNet, LocNetLoss, located_pose, make_loss, parse_objective
+from upright.objective.locnet import (
+    AnyObjective,
+    LocNet,
+    LocNetLoss,
+    as_objective,
+    known_objective,
+    located_pose,
+    make_loss,
+    parse_objective,
+)
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.notation import GRAMMAR, name_penalty
 from upright.objective.product import Batch, Objective, Target
 
 __all__ = [
     "GRAMMAR",
+    "AnyObjective",
     "Batch",
     "Criterion",
     "LocNet",
@@ -17,7 +27,9 @@ __all__ = [
     "Objective",
     "RegularizedLoss",
     "Target",
+    "as_objective",
     "evaluation_mode",
+    "known_objective",
     "located_pose",
     "make_loss",
     "name_penalty",

@@ -21,13 +21,23 @@ from upright.families import Spatial
 from upright.logits import ask
 from upright.objective.draws import Draws
 from upright.objective.loss import LossTerms, RegularizedLoss
+from upright.objective.options import alike
 from upright.objective.product import Objective
 from upright.pose import Pose
 from upright.space import PAPER, Space
-from upright.warp import Fill, Interpolation, check_fill, warp
+from upright.warp import Fill, Interpolation, Resampling, check_fill
 from upright.window import Window
 
-__all__ = ["LocNet", "LocNetLoss", "located_pose", "make_loss", "parse_objective"]
+__all__ = [
+    "AnyObjective",
+    "LocNet",
+    "LocNetLoss",
+    "as_objective",
+    "known_objective",
+    "located_pose",
+    "make_loss",
+    "parse_objective",
+]
 
 _TEXT = re.compile(r"LocNet\s*\(\s*(#?\w+)\s*\)", re.IGNORECASE)
 
@@ -44,6 +54,10 @@ class LocNet:
     def __str__(self) -> str:
         return f"LocNet({self.fill})"
 
+    def canonical(self) -> LocNet:
+        """Give the one that stands for all that train alike, as ``Objective`` does: itself."""
+        return self
+
     def check_space(self, space: Space) -> None:
         """Check that a warp can undo its poses."""
         families = space.chain.families
@@ -54,11 +68,39 @@ class LocNet:
             )
 
 
-def parse_objective(text: str, *, weight: float | None = None) -> Objective | LocNet:
+AnyObjective = Objective | LocNet
+"""What a network can be trained by."""
+
+
+def parse_objective(text: str, *, weight: float | None = None) -> AnyObjective:
     """Read any objective, the paper's notation or ``LocNet(fill)``."""
     if match := _TEXT.fullmatch(text.strip()):
         return LocNet(match[1])
     return Objective.parse(text, weight=weight)
+
+
+def as_objective(given: AnyObjective | str) -> AnyObjective:
+    """Give an objective as its text says it: without what means nothing, such as λ of no penalty.
+
+    So objectives that train alike by their text are equal. One of which the text does not tell
+    everything is refused.
+    """
+    read = parse_objective(str(given))
+    attacks = [getattr(each, "attack", None) for each in (given, read)]
+    if not isinstance(given, str) and not alike(*attacks):
+        raise ValueError(
+            f"{given} does not tell {attacks[0]} from {attacks[1]}: let what its attack_name "
+            "captures, or its options, say all of it"
+        )
+    return read
+
+
+def known_objective(name: str) -> Objective | None:
+    """Read a name that may be anybody's, as those in records are; None where it is no objective."""
+    try:
+        return Objective.parse(name)
+    except ValueError:
+        return None
 
 
 class LocNetLoss(nn.Module):
@@ -76,8 +118,7 @@ class LocNetLoss(nn.Module):
         super().__init__()
         self.objective, self.space, self.draws = objective, Space.of(space), Draws(generator)
         objective.check_space(self.space)
-        self.interpolation: Interpolation = interpolation
-        self.view = view
+        self.resampling = Resampling(objective.fill, interpolation, view)
 
     def forward(
         self,
@@ -89,16 +130,9 @@ class LocNetLoss(nn.Module):
     ) -> LossTerms:
         """Move each image by a random pose, and compare it with what the network says of it."""
         del labels, search_model
-        space = self.space.in_pixels(*Window.of(images, self.view).size)
+        space = self.space.in_pixels(*Window.of(images, self.resampling.view).size)
         pose = space.sample(len(images), generator=self.draws.next(images.device))
-        moved = warp(
-            images,
-            pose,
-            fill=self.objective.fill,
-            interpolation=self.interpolation,
-            view=self.view,
-        )
-        found = ask(model, moved)
+        found = ask(model, self.resampling(images, pose))
         error = F.mse_loss(found.float(), space.fractions(pose))
         return LossTerms(
             total=error,
@@ -112,7 +146,7 @@ class LocNetLoss(nn.Module):
 
 
 def make_loss(
-    objective: str,
+    objective: AnyObjective,
     space: Space,
     *,
     interpolation: Interpolation,
@@ -120,13 +154,12 @@ def make_loss(
     generator: torch.Generator,
 ) -> RegularizedLoss | LocNetLoss:
     """Make the loss of any objective, for images and labels that have been checked."""
-    parsed = parse_objective(objective)
-    if isinstance(parsed, LocNet):
+    if isinstance(objective, LocNet):
         return LocNetLoss(
-            parsed, space, interpolation=interpolation, view=view, generator=generator
+            objective, space, interpolation=interpolation, view=view, generator=generator
         )
     return RegularizedLoss(
-        parsed, space, interpolation=interpolation, view=view, generator=generator, check=False
+        objective, space, interpolation=interpolation, view=view, generator=generator, check=False
     )
 
 

@@ -27,7 +27,7 @@ from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
 from upright.space import PAPER, Space
 from upright.tiles import Room
-from upright.warp import Fill, Interpolation, warp
+from upright.warp import Fill, Interpolation, Resampling
 from upright.window import Window
 
 __all__ = ["LossTerms", "RegularizedLoss"]
@@ -95,9 +95,7 @@ class RegularizedLoss(nn.Module):
         if parsed.attack is not None:
             parsed.attack.check_space(self.space)
         self.criterion: Criterion = nn.CrossEntropyLoss() if criterion is None else criterion
-        self.fill: Fill = fill
-        self.interpolation: Interpolation = interpolation
-        self.view = view
+        self.resampling = Resampling(fill, interpolation, view)
         self.draws = Draws(generator)
         self._inspection = Inspection() if check else None
         self._asker = Asker()
@@ -132,7 +130,7 @@ class RegularizedLoss(nn.Module):
         copies = repeated(images, objective.draws)
         parts = [self._seen(images)] if objective.sees_originals else []
         with torch.no_grad():
-            parts += [self._warp(copies, pose) for pose in different]
+            parts += [self.resampling(copies, pose) for pose in different]
         answers = _answers(partial(ask, model), parts)
         natural = answers[0] if objective.sees_originals else None
         moved = answers[int(objective.sees_originals) :]
@@ -151,19 +149,16 @@ class RegularizedLoss(nn.Module):
         logits = self._asker(model, images)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
-    def _warp(self, images: Tensor, pose: Pose) -> Tensor:
-        return warp(images, pose, fill=self.fill, interpolation=self.interpolation, view=self.view)
-
     def _seen(self, images: Tensor) -> Tensor:
         """What the model sees of images as they are."""
-        return Window.of(images, self.view).cut(images)
+        return Window.of(images, self.resampling.view).cut(images)
 
     def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""
         attack, targets = self.objective.attack, self.objective.targets
         if attack is None or not targets:
             return {}
-        space = self.space.in_pixels(*Window.of(images, self.view).size)
+        space = self.space.in_pixels(*Window.of(images, self.resampling.view).size)
         generator = self.draws.next(images.device)
         if self.objective.single_try:
             assert isinstance(attack, CandidateSearch)
@@ -175,7 +170,7 @@ class RegularizedLoss(nn.Module):
                 objective=self.objective,
                 criterion=self.criterion,
                 ask=partial(ask, model),
-                move=self._warp,
+                move=self.resampling,
                 room=self._rooms.setdefault((images.device, images.shape[-2:]), room_for(images)),
                 images=ordinary(images),
                 seen=ordinary(self._seen(images)),

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from upright.attacks import Attack, SpatialPGD, parse_attack
+from upright.attacks import Attack, parse_attack
+from upright.objective.options import (
+    alike,
+    number,
+    read_option,
+    with_values,
+    without_options,
+    write_option,
+)
 from upright.objective.product import Batch, Objective, Target
 from upright.penalties import KL, L2, Penalty
 
-__all__ = ["GRAMMAR", "name_penalty", "parse", "write"]
+__all__ = ["GRAMMAR", "canonical", "name_penalty", "parse", "usual_weight", "write"]
 
 GRAMMAR = """\
   std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
@@ -20,12 +28,13 @@ GRAMMAR = """\
   def:    rnd, Wo-k for any k, S-PGD, or another attack such as grid-3x3x7 or refine-20+rnd;
           with ×m for m draws
   option: λ (or lambda): weight of the penalty
-          scale: of L2; direction: of KL, natural or transformed
+          scale: of L2; direction: of KL, natural or transformed; of a penalty of your own, its
+          fields, as in width=0.5
           steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
           search: what the x' of the cross-entropy maximises, cross-entropy or penalty
   fill:   black, reflection, border or a colour as in #7f7f7f; LocNet regresses the pose of moved
           images, for stn-plus
-as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5)"""
+as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5, scale=1)"""
 """What ``Objective.parse`` understands, as error messages show it."""
 
 
@@ -52,16 +61,21 @@ def name_penalty(
 ) -> None:
     """Teach the notation a penalty: afterwards ``NAME(batch, def)`` is an objective with it.
 
-    ``weight`` is the λ that it has unless told, ``target`` what its x' maximises.
+    The fields of a dataclass become options: ``NAME(batch, def; FIELD=VALUE)``. ``weight`` is the λ
+    that it has unless told, ``target`` what its x' maximises.
     """
     if not re.fullmatch(r"[\w-]+", name) or name in _REGULARIZERS:
         raise ValueError(
             f"{name!r} is taken or not a word: the names are {', '.join(_REGULARIZERS)}"
         )
+    if taken := {"λ", "lambda", "search"} & {*penalty.options()}:
+        raise ValueError(
+            f"every objective has an option {taken.pop()}: call that field of {penalty} otherwise"
+        )
     _REGULARIZERS[name] = _Regularizer(penalty, target, weight)
 
 
-_CALL = re.compile(r"([\w-]+)\s*\(\s*(\w+)\s*,\s*([^;()]+?)\s*(?:;([^()]*))?\)")
+_CALL = re.compile(r"([\w-]+)\s*\(\s*(\w+)\s*,([^;()]+)(?:;([^()]*))?\)")
 
 
 def parse(text: str, *, weight: float | None = None) -> Objective:
@@ -76,39 +90,53 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
         raise _error(text, f"{name!r} is not a regularizer")
     if batch not in ("nat", "rob", "mix"):
         raise _error(text, f"{batch!r} is not a batch type")
-    attack, draws = _attack(text, definition)
+    attack, draws = _attack(text, definition.strip())
     objective = _preset(name, cast(Batch, batch), attack, draws)
     for option in filter(None, (part.strip() for part in (options or "").split(","))):
         key, _, value = (part.strip() for part in option.partition("="))
-        if key not in _OPTIONS:
-            raise _error(text, f"{key!r} is not an option")
         try:
-            objective = _OPTIONS[key].put(objective, value)
+            objective = _option(objective, key).read(objective, value)
         except (ValueError, TypeError) as error:
-            raise _error(text, f"{option!r} does not fit here") from error
+            names = ", ".join(each.name for each in _options(objective))
+            raise _error(text, f"{option!r} does not fit here; options are {names}") from error
     if weight is None or objective.penalty is None:
         return objective
     return replace(objective, weight=weight)
 
 
-def write(objective: Objective) -> str:
-    """Write an objective, so that ``parse`` gives it back."""
+def _in_the_paper(attack: Attack) -> str:
+    return str(attack).replace("wo-", "Wo-").replace("s-pgd", "S-PGD")
+
+
+def write(objective: Objective, *, spell: Callable[[Attack], str] = _in_the_paper) -> str:
+    """Write an objective, so that ``parse`` gives it back; ``spell`` names an attack otherwise."""
     if objective.attack is None:
         return "std"
-    attack = SpatialPGD() if isinstance(objective.attack, SpatialPGD) else objective.attack
-    name = _name(objective)
+    name, attack = _name(objective), without_options(objective.attack)
     preset = _preset(name, objective.batch, attack, objective.draws)
-    definition = str(attack).replace("wo-", "Wo-").replace("s-pgd", "S-PGD")
-    definition += f"×{objective.draws}" if objective.draws > 1 else ""
-    if (name, objective.batch, definition) == ("AT", "rob", "rnd"):
-        return "std*"
-    options = [
-        f"{key}={option.get(objective)}"
-        for key, option in _OPTIONS.items()
-        if key != "lambda" and option.get(objective) != option.get(preset)
-    ]
+    definition = spell(attack) + (f"×{objective.draws}" if objective.draws > 1 else "")
+    told = [each for each in _options(objective) if each.get(objective) != each.get(preset)]
+    options = [f"{each.name}={each.write(objective)}" for each in told]
+    for each in told:
+        _option(objective, each.name)  # or it would be read as another's
     after = f"; {', '.join(options)}" if options else ""
-    return f"{name}({objective.batch}, {definition}{after})"
+    text = f"{name}({objective.batch}, {definition}{after})"
+    return "std*" if text == "AT(rob, rnd)" else text
+
+
+def canonical(objective: Objective) -> Objective:
+    """Of the objectives that train alike, take the one whose name comes first."""
+    name = _first_name(objective.penalty) if objective.single_try else None
+    if name is None or objective.attack is None:
+        return objective
+    preset = _preset(name, objective.batch, objective.attack, objective.draws)
+    targets = {each: getattr(preset, each) for each in ("penalty_target", "batch_target")}
+    return replace(objective, **targets)
+
+
+def usual_weight(objective: Objective) -> float:
+    """The λ that its name stands for."""
+    return _REGULARIZERS[_name(objective)].weight
 
 
 def _preset(name: str, batch: Batch, attack: Attack, draws: int) -> Objective:
@@ -127,15 +155,32 @@ def _preset(name: str, batch: Batch, attack: Attack, draws: int) -> Objective:
 
 
 def _name(objective: Objective) -> str:
-    for name, known in _REGULARIZERS.items():
-        same_penalty = type(known.penalty) is type(objective.penalty)
-        if same_penalty and known.penalty_target == objective.penalty_target:
-            return name
-    if objective.penalty is None:
+    penalty = objective.penalty
+    if penalty is None:
         return "AT"  # without a penalty its target means nothing
-    raise ValueError(
-        f"the notation has no name for {objective.penalty}; give it one with name_penalty"
-    )
+    for name, known in _REGULARIZERS.items():
+        is_of_kind = type(known.penalty) is type(penalty)
+        if is_of_kind and known.penalty_target == objective.penalty_target:
+            _check_options(penalty, known.penalty)
+            return name
+    raise ValueError(f"the notation has no name for {penalty}; give it one with name_penalty")
+
+
+def _first_name(penalty: Penalty | None) -> str | None:
+    """The first name that a penalty has, whatever its x' maximises."""
+    names = (name for name, known in _REGULARIZERS.items() if type(known.penalty) is type(penalty))
+    return None if penalty is None else next(names, None)
+
+
+def _check_options(penalty: Penalty, named: Penalty | None) -> None:
+    """Check that options are all in which a penalty differs from the one that has its name."""
+    assert named is not None
+    options = {field: getattr(penalty, field) for field in penalty.options().values()}
+    if not alike(with_values(named, options), penalty):
+        raise ValueError(
+            f"the notation cannot tell {penalty} from {named}: make its class a dataclass, whose "
+            "fields are its options"
+        )
 
 
 def _attack(text: str, definition: str) -> tuple[Attack, int]:
@@ -151,58 +196,63 @@ def _attack(text: str, definition: str) -> tuple[Attack, int]:
 
 @dataclass(frozen=True)
 class _Option:
-    put: Callable[[Objective, str], Objective]
-    get: Callable[[Objective], str]
+    """What may stand after the semicolon, of one objective."""
+
+    name: str
+    read: Callable[[Objective, str], Objective]
+    write: Callable[[Objective], str]
+    get: Callable[[Objective], object]
 
 
-def _number(value: float) -> str:
-    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+def _options(objective: Objective) -> Iterator[_Option]:
+    """All that an objective has, in the order in which they are written."""
+    if objective.penalty is not None:
+        yield _WEIGHT
+        yield from (_part_option("penalty", *each) for each in objective.penalty.options().items())
+    if objective.attack is not None:
+        yield from (_part_option("attack", *each) for each in objective.attack.options().items())
+    yield _SEARCH
 
 
-def _part_option(
-    owner: str, field: str, read: Callable[[str], Any], show: Callable[[Any], str]
-) -> _Option:
-    """An option that is a field of the objective's penalty or attack, if that has it."""
-
-    def put(objective: Objective, value: str) -> Objective:
-        part = getattr(objective, owner)
-        return replace(objective, **{owner: replace(part, **{field: read(value)})})
-
-    def get(objective: Objective) -> str:
-        part = vars(getattr(objective, owner) or object).get(field)
-        return "" if part is None else show(part)
-
-    return _Option(put, get)
+def _option(objective: Objective, name: str) -> _Option:
+    name = "λ" if name == "lambda" else name
+    found = [each for each in _options(objective) if each.name == name]
+    if len(found) != 1:
+        raise ValueError(
+            f"{len(found)} options of {objective.penalty} and {objective.attack} are called "
+            f"{name}; give each a name of its own"
+        )
+    return found[0]
 
 
-def _triple(text: str) -> tuple[float, float, float]:
-    dx, dy, angle = (float(part) for part in text.split("/"))
-    return dx, dy, angle
+def _part_option(owner: Literal["penalty", "attack"], name: str, field: str) -> _Option:
+    """An option that is a field of the objective's penalty or attack."""
 
+    def part(objective: Objective) -> Any:
+        return getattr(objective, owner)
 
-def _put_weight(objective: Objective, value: str) -> Objective:
-    if objective.penalty is None:
-        raise ValueError("there is no penalty that could have a weight")
-    return replace(objective, weight=float(value))
+    return _Option(
+        name,
+        lambda objective, text: replace(
+            objective, **{owner: read_option(part(objective), name, text)}
+        ),
+        lambda objective: write_option(part(objective), name),
+        lambda objective: getattr(part(objective), field),
+    )
 
 
 _WEIGHT = _Option(
-    _put_weight,
-    lambda objective: "" if objective.penalty is None else _number(objective.weight),
+    "λ",
+    lambda objective, text: replace(objective, weight=float(text)),
+    lambda objective: number(objective.weight),
+    lambda objective: objective.weight,
 )
-_OPTIONS = {
-    "λ": _WEIGHT,
-    "lambda": _WEIGHT,
-    "scale": _part_option("penalty", "scale", float, _number),
-    "direction": _part_option("penalty", "direction", str, str),
-    "steps": _part_option("attack", "steps", int, str),
-    "restarts": _part_option("attack", "restarts", int, str),
-    "step": _part_option("attack", "step_size", _triple, lambda size: "/".join(map(_number, size))),
-    "search": _Option(
-        lambda objective, value: replace(objective, batch_target=cast(Target, value)),
-        lambda objective: objective.batch_target,
-    ),
-}
+_SEARCH = _Option(
+    "search",
+    lambda objective, text: replace(objective, batch_target=cast(Target, text)),
+    lambda objective: objective.batch_target,
+    lambda objective: objective.batch_target,
+)
 
 
 def _error(text: str, reason: str) -> ValueError:

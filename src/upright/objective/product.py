@@ -31,10 +31,11 @@ every transformed image counts m times.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from upright.attacks import Attack, CandidateSearch
+from upright.attacks import Attack, CandidateSearch, RandomSearch
 from upright.penalties import Penalty
 
 __all__ = ["Batch", "Objective", "Target"]
@@ -94,10 +95,57 @@ class Objective:
 
         return parse(text, weight=weight)
 
+    def __hash__(self) -> int:
+        # The attack and the penalty may be a user's own, and have none.
+        return hash((self.batch, type(self.attack), type(self.penalty), self.weight, self.draws))
+
     def __str__(self) -> str:
         from upright.objective.notation import write
 
         return write(self)
+
+    def text(self, spell: Callable[[Attack], str]) -> str:
+        """Write it with a spelling of one's own for the attack.
+
+        >>> Objective.parse("KL(rob, Wo-10; λ=2)").text(lambda attack: "Wo-k")
+        'KL(rob, Wo-k; λ=2)'
+        """
+        from upright.objective.notation import write
+
+        return write(self, spell=spell)
+
+    def canonical(self) -> Objective:
+        """Give the one that stands for all that train alike.
+
+        One random draw leaves nothing to search for, so that what x' maximises means nothing: ALP
+        is L2 then, and KL-C is KL.
+
+        >>> print(Objective.parse("ALP(rob, Wo-1)").canonical())
+        L2(rob, rnd)
+        """
+        from upright.objective.notation import canonical
+
+        return canonical(self)
+
+    @property
+    def usual_weight(self) -> float:
+        """The λ that its name stands for."""
+        from upright.objective.notation import usual_weight
+
+        return usual_weight(self)
+
+    def with_usual_weight(self) -> Objective:
+        """Give what it would be without a λ of its own.
+
+        >>> print(Objective.parse("KL(rob, Wo-10; λ=4, direction=transformed)").with_usual_weight())
+        KL(rob, Wo-10; direction=transformed)
+        """
+        return replace(self, weight=self.usual_weight)
+
+    @property
+    def tries(self) -> int | None:
+        """How many random poses are tried for an x'; None where it is searched for otherwise."""
+        return self.attack.tries if isinstance(self.attack, RandomSearch) else None
 
     @property
     def targets(self) -> tuple[Target, ...]:

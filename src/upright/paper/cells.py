@@ -37,9 +37,9 @@ from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
-from upright.measure.settings import LATER, Settings
-from upright.objective import LocNet, Objective, parse_objective
-from upright.paper.layout import LAYOUTS, PAPER_NAMES, is_oracle
+from upright.evaluation.question import LATER, Question
+from upright.paper.layout import LAYOUTS, PAPER_NAMES
+from upright.paper.method import Method
 from upright.paper.reported import paper_rows, reported
 from upright.records import Record, Reported
 from upright.train import Pair, Plan, Recipe
@@ -57,7 +57,6 @@ __all__ = [
     "paper_method",
     "printed",
     "recipe_of",
-    "same_run",
     "wanted",
     "with_reported",
     "with_run",
@@ -73,21 +72,9 @@ CHOSEN = {
 """λ other than the default, by data set and objective: where the records show that it has the
 higher grid-775 accuracy over at least as many seeds. One run does not replace a mean of three."""
 
-_NETWORKS = {
-    "GRN": ("gresnet44", "std"),
-    "GRN*": ("gresnet44", "std*"),
-    # The paper does not say which depth of the classifier it took.
-    "ETN": ("etn34", "std"),
-    "ETN*": ("etn34", "std*"),
-    "STN": ("stn34", "std"),
-    "STN*": ("stn34", "std*"),
-}
-
-_LOCNETS = {"STN+(c)": "LocNet(black)", "STN+(r)": "LocNet(reflection)"}
-
 _EVALUATION = {
     name: value
-    for name, value in Settings().as_json().items()
+    for name, value in Question().for_record().items()
     if name in ("split", "space", "interpolation", "canvas")
 }
 
@@ -98,17 +85,18 @@ def wanted(dataset: str, method: str) -> tuple[Plan, ...]:
 
     The better of what is given is reported; seed 0, float32. The method is as the paper spells it.
     """
-    if locnet := _LOCNETS.get(method.partition(" ")[0]):
-        first = Recipe(objective=locnet, data=dataset, steps=STEPS[dataset])
+    asked = Method.named(method)
+    if asked.locnet is not None:
+        first = Recipe(objective=asked.locnet, data=dataset, steps=STEPS[dataset])
         return tuple(
-            Pair(locnet=first, classifier=each.main, oracle=is_oracle(method))
-            for each in wanted(dataset, "std*")
+            Pair(locnet=first, classifier=each.main, oracle=asked.oracle)
+            for each in wanted(dataset, str(asked.objective))
         )
-    model, objective = _NETWORKS.get(method, ("resnet32", method))
-    weight = chosen_weight(dataset, method)
-    objective = same_run(str(parse_objective(objective, weight=weight)))
-    recipe = Recipe(objective=objective, data=dataset, model=model, steps=STEPS[dataset])
-    has_penalty = Objective.parse(objective).penalty is not None
+    objective, weight = asked.objective.canonical(), chosen_weight(dataset, method)
+    if weight is not None:
+        objective = replace(objective, weight=weight)
+    recipe = Recipe(objective=objective, data=dataset, model=asked.model, steps=STEPS[dataset])
+    has_penalty = objective.penalty is not None
     return (recipe,) if has_penalty else (recipe, replace(recipe, batch=128))
 
 
@@ -117,18 +105,10 @@ def chosen_weight(dataset: str, method: str) -> float | None:
 
     Networks of other kinds were trained without a penalty.
     """
-    if method in _NETWORKS or method.partition(" ")[0] in _LOCNETS:
+    objective = Method.named(method).objective
+    if objective.penalty is None:
         return None
-    return CHOSEN.get((dataset, same_run(method)))
-
-
-def same_run(objective: str) -> str:
-    """Give one name to objectives that train alike: one random draw leaves nothing to search."""
-    parsed = parse_objective(objective)
-    name = str(parsed)
-    if isinstance(parsed, LocNet) or not parsed.single_try:
-        return name
-    return name.replace("ALP(", "L2(").replace("KL-C(", "KL(")
+    return CHOSEN.get((dataset, str(objective.canonical())))
 
 
 def with_run(
@@ -137,7 +117,7 @@ def with_run(
     """Set what may differ between runs that fill the same cell."""
     return recipe.with_runs(
         [
-            replace(run, objective=same_run(str(run.objective)), seed=seed, precision=precision)
+            replace(run, objective=run.objective.canonical(), seed=seed, precision=precision)
             for run in recipe.runs
         ]
     )

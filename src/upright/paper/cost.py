@@ -20,11 +20,11 @@ from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN
-from upright.measure.run import SharedEvaluation, evaluation_precision, evaluations_of
-from upright.objective import LocNet, parse_objective
-from upright.paper.cells import by_recipe, same_run
+from upright.evaluation import Question
+from upright.measure.run import evaluation_precision, questions_of
+from upright.objective import AnyObjective, LocNet, parse_objective
+from upright.paper.cells import by_recipe
 from upright.records import Record
-from upright.report.data import split_weight
 from upright.train import Recipe
 from upright.workers.task import Task
 
@@ -95,15 +95,14 @@ def cost_of(
     return Cost(sum(seconds) if known else None, evaluation.seconds, basis)
 
 
-def passes_of_a_step(objective: str, batch: int) -> int:
+def passes_of_a_step(objective: AnyObjective, batch: int) -> int:
     """Forward passes of a step, a backward pass counted as two; see ``Objective``'s table."""
-    parsed = parse_objective(objective)
-    if isinstance(parsed, LocNet):
+    if isinstance(objective, LocNet):
         return batch * _GRADIENT
-    attack, targets = parsed.attack, len(parsed.targets)
-    transformed = min(targets, 1) if parsed.single_try else targets
-    training = _GRADIENT * (int(parsed.sees_originals) + transformed * parsed.draws)
-    if attack is None or parsed.single_try:
+    attack, targets = objective.attack, len(objective.targets)
+    transformed = min(targets, 1) if objective.single_try else targets
+    training = _GRADIENT * (int(objective.sees_originals) + transformed * objective.draws)
+    if attack is None or objective.single_try:
         search = 0
     elif isinstance(attack, CandidateSearch):
         search = attack.passes_per_image
@@ -111,7 +110,7 @@ def passes_of_a_step(objective: str, batch: int) -> int:
         search = targets * attack.passes_of_worst_pose
     else:
         search = _GRADIENT * targets * attack.passes_of_worst_pose
-    return batch * (training + search * parsed.draws)
+    return batch * (training + search * objective.draws)
 
 
 def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -> _Time:
@@ -136,19 +135,20 @@ def _training(recipe: Recipe, records: Iterable[Record], hardware: str | None) -
     return _Time(recipe.steps * step, "extrapolated")
 
 
-def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[str, int], float]:
+def _seconds_a_step(records: Iterable[Record]) -> dict[tuple[AnyObjective, int], float]:
     """By method and batch, the median of all records."""
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[AnyObjective, int], list[float]] = {}
     for record in records:
         if record.steps and record.train_seconds is not None:
-            kind = (_but_for_weight(record.method), int(record.recipe["batch"]))
+            kind = (_but_for_weight(parse_objective(record.method)), int(record.recipe["batch"]))
             found.setdefault(kind, []).append(record.train_seconds / record.steps)
     return {kind: statistics.median(seconds) for kind, seconds in found.items()}
 
 
-def _but_for_weight(objective: str) -> str:
-    """One name for objectives of which a step takes the same time."""
-    return split_weight(same_run(objective))[0]
+def _but_for_weight(objective: AnyObjective) -> AnyObjective:
+    """One for all objectives of which a step takes the same time."""
+    one = objective.canonical()
+    return one if isinstance(one, LocNet) else one.with_usual_weight()
 
 
 def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -> float:
@@ -167,20 +167,20 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
     images = networks * (task.test_images or KNOWN[task.recipe.main.data].counts["test"])
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for asked in evaluations_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
-        same = [record for record in records if _has_measured(record, asked)]
+    for question in questions_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
+        same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [
             record.evaluate_seconds / (record.images * _passes(record.measured))
             for record in same or records
         ]
-        seconds += statistics.median(rates) * images * _passes(asked.attacks)
+        seconds += statistics.median(rates) * images * question.passes_per_image
     return _Time(seconds, basis)
 
 
-def _has_measured(record: Record, asked: SharedEvaluation) -> bool:
+def _has_measured(record: Record, question: Question) -> bool:
     precision = record.evaluation.get("precision")
-    return set(asked.attacks) <= set(record.measured) and precision == asked.settings.precision
+    return set(question.attacks) <= set(record.measured) and precision == question.precision
 
 
 def _passes(metrics: Iterable[str]) -> int:

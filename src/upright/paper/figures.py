@@ -7,10 +7,11 @@ vary λ by factors of two around its default, for the methods of the tables.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upright.objective import Objective
-from upright.paper.cells import STEPS, same_run
+from upright.paper.cells import STEPS
+from upright.paper.method import spelled
 from upright.train import Recipe
 
 __all__ = ["FACTORS", "FIGURES", "Figure", "figure", "figure_recipes"]
@@ -96,13 +97,13 @@ def figure_recipes(
     wanted: Figure, *, datasets: Collection[str] = (), methods: Iterable[str] = ()
 ) -> tuple[Recipe, ...]:
     """The runs of a figure, of seed 0 and in float32, or those of some data sets and methods."""
-    spelled = {"".join(method.split()) for method in methods}
+    chosen = {spelled(method) for method in methods}
     recipes = tuple(
         Recipe(objective=_weighted(method, factor), data=dataset, steps=STEPS[dataset])
         for dataset in wanted.datasets
         if dataset in datasets or not datasets
         for method in wanted.methods
-        if "".join(method.split()) in spelled or not spelled
+        if spelled(method) in chosen or not chosen
         for factor in wanted.factors
     )
     if not recipes:
@@ -113,7 +114,6 @@ def figure_recipes(
     return recipes
 
 
-def _weighted(method: str, factor: float) -> str:
-    objective = Objective.parse(method)
-    weighted = Objective.parse(method, weight=factor * objective.weight)
-    return same_run(str(weighted))
+def _weighted(method: str, factor: float) -> Objective:
+    objective = Objective.parse(method).canonical()
+    return replace(objective, weight=factor * objective.weight)

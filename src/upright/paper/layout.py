@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LAYOUTS", "PAPER_NAMES", "Layout", "baseline_of", "is_oracle", "table_names"]
+__all__ = ["LAYOUTS", "PAPER_NAMES", "Layout", "table_names"]
 
 PAPER_NAMES = {"svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 """The data sets, as we and as the paper spell them."""
@@ -155,27 +155,3 @@ LAYOUTS = (
 def table_names() -> tuple[str, ...]:
     """The tables' labels, in the order of the paper."""
     return tuple(dict.fromkeys(layout.name for layout in LAYOUTS))
-
-
-def is_oracle(method: str) -> bool:
-    """Whether a method reads the attack's own pose: a two-stage STN with the paper's trick."""
-    return method.endswith(" trick")
-
-
-def baseline_of(method: str) -> str | None:
-    """The method whose error another one reduces: the same search without the penalty.
-
-    Adversarial training is compared with random augmentation, ``std*``. So is what has one random
-    draw, ``rnd`` or Wo-1; and a two-stage STN, whose classifier is ``std*``, but no oracle, which
-    defends against nothing. A network is compared with the ResNet-32 that was trained like it. The
-    paper has no AT(rob, Wo-20), so that Wo-20 is compared with AT(rob, Wo-10).
-    """
-    if method.startswith("STN+"):
-        return None if is_oracle(method) else "std*"
-    if method.startswith(("GRN", "ETN", "STN")):
-        return "std*" if method.endswith("*") else "std"
-    if method.startswith("std"):
-        return None
-    if method.startswith("AT(") or method.endswith((",rnd)", ",Wo-1)")):
-        return "std*"
-    return "AT(rob,S-PGD)" if method.endswith(",S-PGD)") else "AT(rob,Wo-10)"

@@ -21,6 +21,7 @@ from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 
+from upright.paper.method import Method
 from upright.records import Reported
 
 __all__ = ["PrintedNumber", "all_reported", "caveat", "paper_rows", "reported"]
@@ -33,6 +34,10 @@ _MISPRINTS = {
         "a misprint: the figures of KL(rob, rnd); compareadv4 has those of ALP(rob, rnd)"
     ),
 }
+
+
+_Cell = tuple[str, Method | None, str]
+"""A data set, a method and a metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +84,7 @@ def caveat(method: str, metric: str) -> str:
     over 64 px, and shifts are divided by 64: images move half as far, in training and in the
     attacks at its end. Natural accuracy is measured on images that are not moved.
     """
-    halved = method.endswith("S-PGD)") and metric != "nat"
+    halved = Method.named(method).climbs and metric != "nat"
     return "the authors' program tries shifts of at most 1.5 px here" if halved else ""
 
 
@@ -89,8 +94,8 @@ def all_reported(dataset: str, method: str, metric: str) -> tuple[Reported, ...]
 
 
 @cache
-def _cells() -> dict[tuple[str, str, str], tuple[Reported, ...]]:
-    cells: dict[tuple[str, str, str], list[Reported]] = {}
+def _cells() -> dict[_Cell, tuple[Reported, ...]]:
+    cells: dict[_Cell, list[Reported]] = {}
     for row in paper_rows():
         if not row.misprint:
             cell = _cell(row.dataset, row.method, row.metric)
@@ -102,16 +107,16 @@ def _cells() -> dict[tuple[str, str, str], tuple[Reported, ...]]:
     }
 
 
-def _cell(dataset: str, method: str, metric: str) -> tuple[str, str, str]:
-    return dataset.lower().replace("-", ""), _one_name(method), metric.lower()
+def _cell(dataset: str, method: str, metric: str) -> _Cell:
+    return dataset.lower().replace("-", ""), _one_method(method), metric.lower()
 
 
-def _one_name(method: str) -> str:
-    """One name for each method, of the several that it has in the paper."""
-    name = "".join(method.split()).replace(",Wo-1)", ",rnd)")
-    if name.endswith(",rnd)"):  # one random draw, whatever it was meant to maximise
-        name = name.replace("ALP(", "L2(").replace("KL-C(", "KL(")
-    return "std*" if name == "AT(rob,rnd)" else name
+def _one_method(name: str) -> Method | None:
+    """What a name stands for, of the several that a method has in the paper; None for others."""
+    try:
+        return Method.named(name).canonical()
+    except ValueError:
+        return None
 
 
 def _row(values: dict[str, str]) -> PrintedNumber:

@@ -7,14 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from upright.paper.cells import by_recipe, chosen_weight, misprint_of, printed, wanted
-from upright.paper.layout import (
-    LAYOUTS,
-    PAPER_NAMES,
-    Layout,
-    baseline_of,
-    is_oracle,
-    table_names,
-)
+from upright.paper.layout import LAYOUTS, PAPER_NAMES, Layout, table_names
+from upright.paper.method import Method, spelled
 from upright.paper.reported import caveat, reported
 from upright.records import Record, Reported
 from upright.report import Cell, Column, Estimate, Row, Table
@@ -36,13 +30,13 @@ def select(
     *, tables: Collection[str] = (), datasets: Collection[str] = (), methods: Iterable[str] = ()
 ) -> tuple[Layout, ...]:
     """Choose tables, data sets and methods; all of them where none is named."""
-    known = {_spelled(method): method for layout in LAYOUTS for method in layout.methods}
-    spelled = [known.get(name, name) for name in map(_spelled, methods)]
+    known = {spelled(method): method for layout in LAYOUTS for method in layout.methods}
+    named = [known.get(name, name) for name in map(spelled, methods)]
     _check("table", tables, table_names())
     _check("data set", datasets, PAPER_NAMES)
-    _check("method", spelled, sorted(known.values()))
+    _check("method", named, sorted(known.values()))
     chosen = [
-        _narrowed(layout, spelled, datasets)
+        _narrowed(layout, named, datasets)
         for layout in LAYOUTS
         if layout.name in tables or not tables
     ]
@@ -90,9 +84,10 @@ def _table(layout: Layout, index: Index, seeds: int) -> Table:
         for dataset in layout.datasets
         for metric in layout.metrics
     ]
+    asked = {name: Method.named(name) for name in layout.methods}
     columns = [
-        Column(name=each, baseline=baseline_of(each), oracle=is_oracle(each))
-        for each in layout.methods
+        Column(name=name, baseline=method.baseline, oracle=method.oracle)
+        for name, method in asked.items()
     ]
     return Table(
         name=layout.name,
@@ -110,7 +105,9 @@ def _row(layout: Layout, dataset: str, metric: str, index: Index, seeds: int) ->
     ]
     # An oracle is no better than a defence, however high its numbers are.
     means = [
-        None if cell is None or cell.measured is None or is_oracle(method) else cell.measured.mean
+        None
+        if cell is None or cell.measured is None or Method.named(method).oracle
+        else cell.measured.mean
         for method, cell in zip(layout.methods, cells, strict=True)
     ]
     highest = max((mean for mean in means if mean is not None), default=None)
@@ -148,7 +145,7 @@ def _cell(
         weight=chosen_weight(dataset, method),
         command="" if full else _command(layout.name, dataset, method, seeds),
     )
-    baseline = baseline_of(method)
+    baseline = Method.named(method).baseline
     if baseline is None or misprint:
         return cell
     before = _measured(dataset, baseline, metric, index)
@@ -179,10 +176,6 @@ def _reported_baseline(table: str, dataset: str, method: str, metric: str) -> Re
 def _command(table: str, dataset: str, method: str, seeds: int) -> str:
     words = ["upright", "reproduce", "--table", table, "--dataset", dataset, "--method", method]
     return shlex.join([*words, "--seeds", str(seeds)])
-
-
-def _spelled(method: str) -> str:
-    return "".join(method.split())
 
 
 def _check(kind: str, given: Iterable[str], known: Iterable[str]) -> None:

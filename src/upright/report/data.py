@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from upright.objective import Objective, known_objective
 from upright.records import Record
 from upright.report.comparable import comparable_times, setting_in_words
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
-__all__ = ["LambdaPoint", "RuntimePoint", "lambda_curve", "runtime_points", "split_weight"]
-
-_DEFAULT_WEIGHTS = {"KL": 8.0, "KL-C": 8.0, "L2": 1.0, "ALP": 1.0}
-"""λ of a method whose name has none; the notation's own, which a test compares."""
+__all__ = ["LambdaPoint", "RuntimePoint", "lambda_curve", "runtime_points"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,44 +59,26 @@ def runtime_points(records: Iterable[Record]) -> tuple[RuntimePoint, ...]:
 
 
 def lambda_curve(
-    records: Iterable[Record], *, dataset: str, method: str
+    records: Iterable[Record], *, dataset: str, method: Objective
 ) -> tuple[LambdaPoint, ...]:
-    """A method's accuracies against λ, in the order of λ; ``method`` is without a λ.
+    """A method's accuracies against λ, in the order of λ, which goes above zero.
 
     The records must be ``comparable``.
     """
     groups: dict[float, list[Record]] = {}
     for record in records:
-        name, weight = split_weight(record.method)
-        if record.dataset == dataset and name == method and weight is not None:
-            groups.setdefault(weight, []).append(record)
+        found = known_objective(record.method) if record.dataset == dataset else None
+        if found is not None and _is_on_curve(found, method):
+            groups.setdefault(found.weight, []).append(record)
     points = [_lambda_point(weight, groups[weight]) for weight in sorted(groups)]
     return tuple(point for point in points if point is not None)
 
 
-def split_weight(method: str) -> tuple[str, float | None]:
-    """Part a method from its λ; λ is None where there is no penalty, or none that can be drawn.
-
-    >>> split_weight("KL(rob, Wo-10; λ=4, direction=natural)")
-    ('KL(rob, Wo-10; direction=natural)', 4.0)
-    >>> split_weight("ALP(rob, S-PGD)")
-    ('ALP(rob, S-PGD)', 1.0)
-    """
-    found = re.search(r"λ=([^,)]+)(?:, )?", method)
-    name = method if found is None else method.replace(found.group(), "")
-    name = name.replace("; )", ")").replace(", )", ")")
-    if found is not None:
-        return name, _weight(found.group(1))
-    return name, _DEFAULT_WEIGHTS.get(method.partition("(")[0])
-
-
-def _weight(text: str) -> float | None:
-    """Of a name that may come from anywhere: None where it is no finite number above zero."""
-    try:
-        weight = float(text)
-    except ValueError:
-        return None
-    return weight if 0 < weight < math.inf else None
+def _is_on_curve(objective: Objective, method: Objective) -> bool:
+    """Whether it is the method but for λ, and has a λ that a logarithmic axis shows."""
+    if objective.penalty is None or objective.weight == 0:
+        return False
+    return objective.with_usual_weight() == method.with_usual_weight()
 
 
 def _runtime_point(records: list[Record]) -> RuntimePoint:
@@ -126,11 +104,10 @@ def _runtime_point(records: list[Record]) -> RuntimePoint:
 
 def _family(method: str) -> tuple[str, int | None]:
     """``KL(rob, Wo-10)`` is one of ``KL(rob, Wo-k)``, and so is ``KL(rob, rnd)``."""
-    name = "AT(rob, rnd)" if method == "std*" else method
-    found = re.search(r"\b(?:Wo-(\d{1,9})|rnd)\b", name)
-    if found is None:
+    objective = known_objective(method)
+    if objective is None or objective.tries is None:
         return method, None
-    return name.replace(found.group(), "Wo-k"), int(found.group(1) or 1)
+    return objective.text(lambda _: "Wo-k"), objective.tries
 
 
 def _lambda_point(weight: float, records: list[Record]) -> LambdaPoint | None:

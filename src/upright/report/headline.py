@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from upright.records import Reported
+from upright.report.lines import spaced
 from upright.report.methods import measured_methods
 from upright.report.model import Cell, Estimate, Table
 
@@ -38,7 +39,7 @@ def headline_to_markdown(tables: Iterable[Table]) -> str:
 
 
 def _title(method: str) -> str:
-    return f"`{method.replace(',', ', ')}`: {_METHODS[method]}"
+    return f"`{spaced(method)}`: {_METHODS[method]}"
 
 
 def _parts(sets: Iterable[Mapping[str, Cell]]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from upright.report.asked import ABOVE_NATURAL
 from upright.report.model import Cell, Reduction, Row, Table
 
-__all__ = ["Line", "Lines", "Text", "lines_of", "percent"]
+__all__ = ["Line", "Lines", "Text", "lines_of", "percent", "spaced"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ def percent(fraction: float, digits: int = 2) -> str:
     """A fraction in percent, with a real minus sign, and never as a minus zero."""
     text = f"{100 * fraction:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", "−")
+
+
+def spaced(title: str) -> str:
+    """Let a line break after each comma of a title, which the paper's tables set without spaces."""
+    return title.replace(",", ", ")
 
 
 class _Notes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from upright.records import Reported
+from upright.report.lines import spaced
 from upright.report.model import Cell, Estimate, Table
 
 __all__ = ["measured_methods", "methods_to_markdown"]
@@ -64,7 +65,7 @@ def _row(name: str, cells: dict[str, Cell]) -> tuple[str, ...]:
     values = [_percent(cells.get(metric)) for metric in _METRICS]
     seeds = min(estimate.n for estimate in measured)
     chosen = sorted({cell.choice for cell in cells.values()} - {""})
-    title = ", ".join([f"`{name.replace(',', ', ')}`", *chosen])
+    title = ", ".join([f"`{spaced(name)}`", *chosen])
     return title, str(seeds), *(part for pair in values for part in pair)
 
 

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from upright.report.lines import Line, Lines, Text, lines_of
+from upright.report.lines import Line, Lines, Text, lines_of, spaced
 from upright.report.model import Cell, Column, Table
 
 __all__ = ["to_csv", "to_latex", "to_markdown", "to_terminal"]
@@ -49,7 +49,7 @@ def _block(lines: Lines, columns: slice) -> RichTable:
     block = RichTable(box=box.SIMPLE_HEAD)
     block.add_column("accuracy in %", no_wrap=True)
     for name in lines.header[columns]:
-        block.add_column(RichText(name.replace(",", ", ")), justify="right")
+        block.add_column(RichText(spaced(name)), justify="right")
     for line in lines.lines:
         label = RichText(line.label if line.leads else f"  {line.label}")
         texts = [RichText(_plain(text), _style(text, line)) for text in line.texts[columns]]

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from upright.data import LabelledImages
-from upright.models import has_triton
 from upright.pose import Pose
 from upright.ranks import ALONE, Part
 from upright.seeds import seed_for
 from upright.train.recipe import Recipe
+from upright.triton_support import has_triton
 from upright.warp import warp
 
 __all__ = ["Batches", "augment", "augmented_rows"]

@@ -19,7 +19,6 @@ from upright.models import (
     FusedTraining,
     ResNet,
     can_fuse,
-    has_triton,
 )
 from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
@@ -31,6 +30,7 @@ from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_te
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
 from upright.train.weights import load_weights, model_tensors
+from upright.triton_support import has_triton
 from upright.window import Window
 
 __all__ = ["PLAIN", "Learner", "SlowPath", "Speed", "seeding_on"]

@@ -8,13 +8,15 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torch import nn
 
+from upright.attacks import SpatialPGD
 from upright.data import LabelledImages, Split, load_data
 from upright.later import first_space, later_defaults, space_text, without_defaults
-from upright.objective import LocNet, Objective, parse_objective
+from upright.objective import LocNet, Objective, as_objective
 from upright.space import PAPER, Space
 from upright.train.plan import Plan
 from upright.warp import Fill, Interpolation, check_chain
@@ -22,7 +24,10 @@ from upright.warp import Fill, Interpolation, check_chain
 __all__ = ["Recipe"]
 
 
-@dataclass(frozen=True, kw_only=True)
+_OBJECTIVE = Objective.parse("KL(rob, Wo-10)")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe(Plan):
     """A training run. The defaults are the paper's, for CIFAR-10 and SVHN.
 
@@ -30,8 +35,8 @@ class Recipe(Plan):
     number of threads.
     """
 
-    objective: str = "KL(rob, Wo-10)"
-    """In the paper's notation, see ``Objective``."""
+    objective: Objective | LocNet = _OBJECTIVE
+    """What is minimised; may be given as its text, in the paper's notation."""
     data: str = "cifar10"
     """A data set by name, see ``load_data``."""
     train_images: int | None = None
@@ -82,18 +87,16 @@ class Recipe(Plan):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "space", Space.of(self.space))
+        if isinstance(self.objective, str | Objective):
+            object.__setattr__(self, "objective", as_objective(self.objective))
         _check_kinds(self)
-        parsed = parse_objective(self.objective)
-        attack = parsed.attack if isinstance(parsed, Objective) else None
-        if attack is not None:
-            attack.check_space(self.space)
+        # A LocNet knows by itself which poses it can find.
+        moves = self.objective if isinstance(self.objective, LocNet) else self.objective.attack
+        if moves is not None:
+            moves.check_space(self.space)
         check_chain(self.space.chain, self.interpolation)
-        if isinstance(parsed, LocNet):
-            parsed.check_space(self.space)
-        is_std = isinstance(parsed, Objective) and attack is None
-        shift = (4 if is_std else 0) if self.max_shift is None else self.max_shift
-        # One spelling and no default that depends on another field: equal runs have equal recipes.
-        object.__setattr__(self, "objective", str(parsed))
+        # No default that depends on another field: equal runs have equal recipes.
+        shift = (4 if moves is None else 0) if self.max_shift is None else self.max_shift
         object.__setattr__(self, "max_shift", shift)
         if not self.families_digest:
             object.__setattr__(self, "families_digest", self.space.chain.code_digest)
@@ -118,8 +121,7 @@ class Recipe(Plan):
 
     @property
     def locnet_fill(self) -> Fill | None:
-        objective = parse_objective(str(self.objective))
-        return objective.fill if isinstance(objective, LocNet) else None
+        return self.objective.fill if isinstance(self.objective, LocNet) else None
 
     @property
     def method(self) -> str:
@@ -153,7 +155,18 @@ class Recipe(Plan):
 
     def _fields(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields | {"space": str(self.space)}
+        return fields | {"objective": str(self.objective), "space": str(self.space)}
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        """All fields as they are written: an attack of somebody's own may have no ``==``."""
+        return tuple(self._fields().values())
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Recipe) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Recipe:
@@ -176,7 +189,8 @@ class Recipe(Plan):
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
         values = without_defaults(self._fields(), _LATER)
-        if self.space == PAPER or "s-pgd" not in self.objective.lower():
+        climbs = isinstance(getattr(self.objective, "attack", None), SpatialPGD)
+        if self.space == PAPER or not climbs:
             # Elsewhere than in the paper's space, S-PGD had other steps in the first days.
             values["space"] = first_space(values["space"])
         # As Python has it, 1 and 1.0 are equal: they must not differ in the text.

@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from upright.attacks import Attack, RandomSearch, SpatialPGD
 from upright.families import UnknownFamilyError
 from upright.files import plain_name, write_whole
+from upright.objective import Objective
 from upright.train import Recipe
 from upright.zoo.card import Card, read_card, write_card
 from upright.zoo.weights import unpack
@@ -31,10 +33,17 @@ def entry_name(recipe: Recipe) -> str:
     >>> entry_name(Recipe(objective="std*", data="svhn", model="gresnet44"))
     'svhn/std-star-gresnet44'
     """
-    words = recipe.objective.replace("Wo-", "wo").replace("S-PGD", "spgd")
+    objective = recipe.objective
+    words = objective.text(_short) if isinstance(objective, Objective) else str(objective)
     if recipe.model != Recipe.model:
         words += f" {recipe.model}"
     return f"{plain_name(recipe.data)}/{plain_name(words)}"
+
+
+def _short(attack: Attack) -> str:
+    if isinstance(attack, RandomSearch) and attack.tries > 1:
+        return f"wo{attack.tries}"
+    return "spgd" if isinstance(attack, SpatialPGD) else str(attack)
 
 
 @dataclass(frozen=True)

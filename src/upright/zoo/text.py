@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from upright.objective import Objective, parse_objective
+from upright.objective import Objective
 from upright.records import Record
 from upright.space import Space
 from upright.zoo.card import Card
@@ -100,7 +100,7 @@ def _how_measured(card: Card, record: Record) -> str:
 
 
 def _training(card: Card) -> str:
-    objective, seconds = parse_objective(card.recipe.objective), card.train_seconds
+    objective, seconds = card.recipe.objective, card.train_seconds
     fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
     for name in ("resize", "center_crop", "view", "model_digest"):  # most recipes have none
         if not fields[name]:
@@ -124,7 +124,7 @@ def _limits(card: Card) -> Iterator[str]:
         f"Images of {height} x {width} pixels. Others have to be scaled to that size, and what "
         "it is worth on them was not measured."
     )
-    objective = parse_objective(card.recipe.objective)
+    objective = card.recipe.objective
     if isinstance(objective, Objective) and objective.attack is None:
         yield "Trained without rotations: it is here to be compared with."
     else:

@@ -1,28 +1,31 @@
-// The kernels of stage.cu and deep.cu, which are launched alike. KERNELS is one of them, and PROGRAM
-// the name of its kernel.
+// The kernels of stage.cu and pipelined_stage.cu, which are launched alike. KERNELS is one of these
+// files, and PROGRAM the name of its kernel.
 
 #include "cuda.h"
 #include KERNELS
 
 #define JOIN_NAMES(left, right) left##right
 #define JOIN(left, right) JOIN_NAMES(left, right)
-#define BACK JOIN(PROGRAM, _back)
+#define BACKWARD JOIN(PROGRAM, _backward)
 
-extern "C" void JOIN(run_, PROGRAM)(int groups, const Chunk* active, const Chunk* raw,
+extern "C" void JOIN(run_, PROGRAM)(int grid, const Chunk* active, const Chunk* raw,
                                     Chunk* active_out, Chunk* raw_out, const uint4* weights,
                                     const float2* scale, const float2* shift, Signs* signs,
-                                    int images, int blocks) {
-    run_groups(groups, THREADS, [=] {
-        PROGRAM(active, raw, active_out, raw_out, weights, scale, shift, signs, images, blocks);
+                                    int images, int residual_blocks) {
+    run_grid(grid, THREADS, [=] {
+        PROGRAM(active, raw, active_out, raw_out, weights, scale, shift, signs, images,
+                residual_blocks);
     });
 }
 
 #if SIGNS
-extern "C" void JOIN(run_, BACK)(int groups, const Chunk* gradient, Chunk* gradient_out,
-                                 const uint4* weights, const float2* scale, const Signs* signs,
-                                 int active_shortcut, int images, int blocks) {
-    run_groups(groups, THREADS, [=] {
-        BACK(gradient, gradient_out, weights, scale, signs, active_shortcut, images, blocks);
+extern "C" void JOIN(run_, BACKWARD)(int grid, const Chunk* gradient, Chunk* gradient_out,
+                                     const uint4* weights, const float2* scale,
+                                     const Signs* signs, int active_shortcut, int images,
+                                     int residual_blocks) {
+    run_grid(grid, THREADS, [=] {
+        BACKWARD(gradient, gradient_out, weights, scale, signs, active_shortcut, images,
+                 residual_blocks);
     });
 }
 #endif

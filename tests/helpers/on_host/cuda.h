@@ -36,7 +36,7 @@ struct Index {
     int x;
 };
 
-enum class At { START, MATRICES, TRANSPOSED, PRODUCT, EXCHANGE, BARRIER, END };
+enum class At { START, LDMATRIX, LDMATRIX_TRANSPOSED, MMA, SHUFFLE, BARRIER, END };
 
 struct Copy {
     void* to;
@@ -53,7 +53,7 @@ struct Fiber {
     uint32_t a[4], b[2];
     float value;
     int bit;
-    std::vector<std::vector<Copy>> lots;  // of copies under way; the last is not ended
+    std::vector<std::vector<Copy>> commit_groups;  // copies under way; the last is not committed
 };
 
 static ucontext_t scheduler;
@@ -76,47 +76,47 @@ static void wait_at(At at) {
 
 static void __syncthreads() { wait_at(At::BARRIER); }
 
-static void load_matrices(uint32_t (&a)[4], const void* place) {
+static void ldmatrix(uint32_t (&a)[4], const void* place) {
     Fiber& fiber = fibers[threadIdx.x];
     fiber.place = place, fiber.matrices = &a;
-    wait_at(At::MATRICES);
+    wait_at(At::LDMATRIX);
 }
 
-static void load_transposed(uint32_t (&a)[4], const void* place) {
+static void ldmatrix_transposed(uint32_t (&a)[4], const void* place) {
     Fiber& fiber = fibers[threadIdx.x];
     fiber.place = place, fiber.matrices = &a;
-    wait_at(At::TRANSPOSED);
+    wait_at(At::LDMATRIX_TRANSPOSED);
 }
 
-static void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+static void mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     Fiber& fiber = fibers[threadIdx.x];
     std::copy(a, a + 4, fiber.a);
     fiber.b[0] = b0, fiber.b[1] = b1, fiber.sum = &sum;
-    wait_at(At::PRODUCT);
+    wait_at(At::MMA);
 }
 
-static float exchange(float value, int bit) {
+static float shuffle_xor(float value, int bit) {
     const int mine = threadIdx.x;
     fibers[mine].value = value, fibers[mine].bit = bit;
-    wait_at(At::EXCHANGE);
+    wait_at(At::SHUFFLE);
     return fibers[mine].value;
 }
 
-static void __syncwarp() { exchange(0, 0); }
+static void __syncwarp() { shuffle_xor(0, 0); }
 
 // A copy may come at any time from here on: until it is awaited, there is neither old nor new.
-static void copy_later(void* to, const void* from) {
+static void cp_async(void* to, const void* from) {
     std::memset(to, 0xff, 16);
-    fibers[threadIdx.x].lots.back().push_back({to, from});
+    fibers[threadIdx.x].commit_groups.back().push_back({to, from});
 }
 
-static void end_lot() { fibers[threadIdx.x].lots.emplace_back(); }
+static void cp_async_commit() { fibers[threadIdx.x].commit_groups.emplace_back(); }
 
 template <int LEFT>
-static void await_lots() {
-    auto& lots = fibers[threadIdx.x].lots;
-    for (; lots.size() - 1 > LEFT; lots.erase(lots.begin()))
-        for (const Copy& copy : lots.front()) std::memcpy(copy.to, copy.from, 16);
+static void cp_async_wait() {
+    auto& commit_groups = fibers[threadIdx.x].commit_groups;
+    for (; commit_groups.size() - 1 > LEFT; commit_groups.erase(commit_groups.begin()))
+        for (const Copy& copy : commit_groups.front()) std::memcpy(copy.to, copy.from, 16);
 }
 
 static float rsqrtf(float value) { return 1 / std::sqrt(value); }
@@ -162,7 +162,7 @@ static void unpack(uint32_t both, float& low, float& high) {
 Chunk memory[(SHARED_BYTES + sizeof(Chunk) - 1) / sizeof(Chunk)];
 
 // ldmatrix: lane 8m+r says where row r of matrix m is; lane 4r+p gets pair p of row r of each.
-static void exchange_matrices(Fiber* warp) {
+static void run_ldmatrix(Fiber* warp) {
     for (int lane = 0; lane < 32; ++lane)
         for (int matrix = 0; matrix < 4; ++matrix) {
             const void* row = warp[8 * matrix + lane / 4].place;
@@ -172,7 +172,7 @@ static void exchange_matrices(Fiber* warp) {
 }
 
 // ldmatrix.trans: lane 4r+p gets of each matrix column r, rows 2p and 2p+1.
-static void exchange_transposed(Fiber* warp) {
+static void run_ldmatrix_transposed(Fiber* warp) {
     for (int lane = 0; lane < 32; ++lane)
         for (int matrix = 0; matrix < 4; ++matrix) {
             uint16_t both[2];
@@ -186,7 +186,7 @@ static void exchange_transposed(Fiber* warp) {
 
 // mma.m16n8k16: lane 4r+p holds of A rows r and r+8, columns 2p, 2p+1 and those plus 8; of B the
 // same rows as A has columns, of column r; and of the sum rows r and r+8, columns 2p and 2p+1.
-static void multiply_matrices(Fiber* warp) {
+static void run_mma(Fiber* warp) {
     float a[16][16], b[16][8];
     for (int lane = 0; lane < 32; ++lane)
         for (int part = 0; part < 4; ++part) {
@@ -206,7 +206,7 @@ static void multiply_matrices(Fiber* warp) {
 }
 
 // The same bit in all lanes: each gets the value of its partner.
-static void exchange_values(Fiber* warp) {
+static void run_shuffle(Fiber* warp) {
     float before[32];
     for (int lane = 0; lane < 32; ++lane) before[lane] = warp[lane].value;
     for (int lane = 0; lane < 32; ++lane) warp[lane].value = before[lane ^ warp[lane].bit];
@@ -228,13 +228,13 @@ static void advance_warp(int warp) {
             stop("the lanes of a warp are not together");
     }
     Fiber* lanes = &fibers[32 * warp];
-    if (lanes->at == At::MATRICES) exchange_matrices(lanes);
-    if (lanes->at == At::TRANSPOSED) exchange_transposed(lanes);
-    if (lanes->at == At::PRODUCT) multiply_matrices(lanes);
-    if (lanes->at == At::EXCHANGE) exchange_values(lanes);
+    if (lanes->at == At::LDMATRIX) run_ldmatrix(lanes);
+    if (lanes->at == At::LDMATRIX_TRANSPOSED) run_ldmatrix_transposed(lanes);
+    if (lanes->at == At::MMA) run_mma(lanes);
+    if (lanes->at == At::SHUFFLE) run_shuffle(lanes);
 }
 
-static void run_group() {
+static void run_thread_block() {
     std::memset(memory, 0xff, sizeof memory);  // NaN: what nobody wrote must not be read
     for (Fiber& fiber : fibers) {
         constexpr size_t SIZE = 64 << 10;
@@ -244,14 +244,14 @@ static void run_group() {
         fiber.context.uc_stack.ss_size = SIZE;
         fiber.context.uc_link = &scheduler;
         fiber.at = At::START;
-        fiber.lots.assign(1, {});
+        fiber.commit_groups.assign(1, {});
         makecontext(&fiber.context, thread, 0);
     }
     const auto all_at = [](At at) {
         return std::all_of(fibers.begin(), fibers.end(), [=](auto& each) { return each.at == at; });
     };
-    // From barrier to barrier one warp runs after another, in every second group backwards: where a
-    // barrier is missing, one is far ahead of others.
+    // From barrier to barrier one warp runs after another, in every second thread block backwards:
+    // where a barrier is missing, one is far ahead of others.
     const int warps = static_cast<int>(fibers.size()) / 32;
     while (!all_at(At::END)) {
         for (int each = 0; each < warps; ++each) {
@@ -259,13 +259,14 @@ static void run_group() {
             do advance_warp(warp);
             while (fibers[32 * warp].at != At::BARRIER && fibers[32 * warp].at != At::END);
         }
-        if (!all_at(At::BARRIER) && !all_at(At::END)) stop("the warps of a group are not together");
+        if (!all_at(At::BARRIER) && !all_at(At::END))
+            stop("the warps of a thread block are not together");
     }
 }
 
-// Launch `groups` groups of `threads` threads.
-static void run_groups(int groups, int threads, std::function<void()> body) {
+// Launch `grid` thread blocks of `threads` threads.
+static void run_grid(int grid, int threads, std::function<void()> body) {
     kernel = std::move(body);
     fibers = std::vector<Fiber>(threads);
-    for (blockIdx.x = 0; blockIdx.x < groups; ++blockIdx.x) run_group();
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) run_thread_block();
 }

@@ -4,72 +4,34 @@ Layer by layer, a narrow network spends its time on reading and writing activati
 norm, activation and sum each pass over memory. In evaluation mode a norm is an affine map, so all
 of it fits into the convolution's own kernel; and where a stage's activations fit into shared
 memory, one kernel takes all its convolutions. The search for x' and the evaluation of a grid are
-made of such passes; an ascent on the pose needs the way back to the images too (``ascent.py``).
+made of such passes; an ascent on the pose needs the gradient of the images, too
+(``evaluation_gradient.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from upright.models.fused.ascent import logits_and_back
-from upright.models.fused.layered import block, layer, standard_images
-from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.fused.evaluation_gradient import differentiable_logits
+from upright.models.fused.evaluation_layers import layer, residual_block, standard_images
+from upright.models.fused.weight_layout import PADDED, Layers, Weights
 from upright.models.resnet import ResNet
+from upright.triton_support import has_triton
 
-__all__ = ["FusedResNet", "can_fuse", "has_triton", "in_half_precision"]
+__all__ = ["FusedResNet", "can_fuse"]
 
 
 def can_fuse(model: nn.Module) -> bool:
-    """Whether a network can be run by these kernels: widths that a matrix unit takes, a GPU."""
+    """Whether a network can be run by these kernels: widths that tensor cores take, a GPU."""
     if not isinstance(model, ResNet):
         return False
     fits = all(width in (16, 32, 64, 128) for width in Layers(model).widths)
     fits = fits and model.stem.in_channels <= PADDED
     return fits and model.linear.weight.is_cuda and has_triton()
-
-
-def in_half_precision(
-    model: Callable[[Tensor], Tensor], precision: Literal["float16", "bfloat16"] = "float16"
-) -> InHalfPrecision:
-    """Run a model in half precision, for an evaluation; by the kernels here where it can be.
-
-    Under 775 poses an image is often near a boundary, so rounding decides: ``float16`` has three
-    bits more than ``bfloat16``, and a trained network does not need the latter's range.
-    """
-    return InHalfPrecision(model, precision)
-
-
-class InHalfPrecision(nn.Module):
-    """A model in half precision, as it is now."""
-
-    def __init__(
-        self, model: Callable[[Tensor], Tensor], precision: Literal["float16", "bfloat16"]
-    ) -> None:
-        super().__init__()
-        self.training = False  # of itself: whether the model is in training mode is its own affair
-        self.model, self.precision = model, precision
-        self._dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
-        fuses = isinstance(model, ResNet) and can_fuse(model)
-        self._fused = FusedResNet(cast(ResNet, model), self._dtype).freeze() if fuses else None
-
-    def forward(self, images: Tensor) -> Tensor:
-        if self._fused is not None:
-            return self._fused(images)
-        with torch.autocast(images.device.type, self._dtype):
-            return self.model(images)
-
-    def get_extra_state(self) -> str:
-        """Answers depend on the precision as on weights: one stored evaluation has one of both."""
-        return self.precision
-
-    def set_extra_state(self, state: str) -> None:
-        if state != self.precision:
-            raise ValueError(f"this model is in {self.precision}, and the state in {state}")
 
 
 @dataclass(frozen=True)
@@ -131,7 +93,7 @@ class FusedResNet:
     def _with_gradient(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             weights = self._weights(self._climbing)
-        return logits_and_back(images, self._layers, weights)
+        return differentiable_logits(images, self._layers, weights)
 
     def _run(self, images: Tensor, weights: Weights) -> Tensor:
         from upright.models.fused.head_kernels import averaged_logits
@@ -160,23 +122,23 @@ class FusedResNet:
 
 def _features(layers: Layers, weights: Weights, standard: Tensor) -> Tensor:
     """Give the last activations; a stage by one kernel where its images fit into its memory."""
-    from upright.models.fused.deep import shape_of
-    from upright.models.fused.stage import run_blocks, stage_kernel
+    from upright.models.fused.pipelined_stage import stage_shape_of
+    from upright.models.fused.stage import run_stage, stage_kernel
 
     raw = active = standard
     number = 0  # of the next convolution
     while number < len(layers.convolutions):
-        shape = shape_of(active, stem=number == 0)
+        shape = stage_shape_of(active, stem=number == 0)
         kernel = stage_kernel(shape, active.device) if number in layers.runs else None
         if kernel is not None:
             some = layers.runs[number]
-            raw, active = run_blocks(kernel, shape, active, raw, weights, some)
+            raw, active = run_stage(kernel, shape, active, raw, weights, some)
             number = some.stop
         elif number == 0:
             raw = active = layer(layers, weights, 0, standard)[1]
             number = 1
         else:
-            _, raw, active = block(layers, weights, number // 2, raw, active)
+            _, raw, active = residual_block(layers, weights, number // 2, raw, active)
             number += 2
     return active
 
@@ -185,10 +147,3 @@ def _round_up(count: int) -> int:
     """The next power of two or one and a half of one: few shapes to record, little to waste."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def has_triton() -> bool:
-    """Whether kernels can be compiled here."""
-    from torch.utils._triton import has_triton as found
-
-    return found()

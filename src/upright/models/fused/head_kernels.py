@@ -1,7 +1,8 @@
 """Triton kernels of what follows the last activations: their average, and the linear layer.
 
 Both are small, and made of tensor operations they are ten kernels. Here they are one forward, with
-a program for each image, and one back, with one for each image and each class.
+a program for each image, and two backward: to the averages, with a program for each image and each
+class, and from these to the last activations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["averaged_logits", "gradient_of_averages"]
+from upright.models.fused.norm_kernels import norm_of_batch
+
+__all__ = ["averaged_logits", "gradient_of_averages", "pooled_gradient"]
 
 
 @triton.jit
@@ -84,6 +87,46 @@ def _gradient_of_averages(
         tl.store(bias_out + label_here, tl.sum(bias_total, 0))
 
 
+@triton.jit
+def _pooled_gradient(
+    gradient,
+    values,
+    sums,
+    scale,
+    shift,
+    out,
+    gradient_sums,
+    pixels,
+    PIXELS: tl.constexpr,  # of one image
+    TOTAL: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SLOPE: tl.constexpr,
+    EPSILON: tl.constexpr,
+    TRAINING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    channel = tl.arange(0, CHANNELS)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    exists = (pixel < pixels)[:, None]
+    place = pixel[:, None] * CHANNELS + channel[None, :]
+    source = (pixel // PIXELS)[:, None] * CHANNELS + channel[None, :]
+    total = tl.load(gradient + source, mask=exists, other=0.0) / PIXELS
+    known = tl.load(values + place, mask=exists, other=0.0).to(tl.float32)
+    factor = tl.load(scale + channel)
+    if TRAINING:
+        mean, inverse = norm_of_batch(sums, channel, pixels, EPSILON, TOTAL)
+        normal = (known - mean[None, :]) * inverse[None, :]
+        normed = normal * factor[None, :] + tl.load(shift + channel)[None, :]
+        total = tl.where(normed > 0, total, total * SLOPE).to(out.dtype.element_ty)
+        kept = total.to(tl.float32)
+        tl.atomic_add(gradient_sums + channel, tl.sum(kept, 0))
+        tl.atomic_add(gradient_sums + TOTAL + channel, tl.sum(kept * normal, 0))
+    else:
+        total = tl.where(known > 0, total, total * SLOPE) * factor[None, :]
+        total = total.to(out.dtype.element_ty)
+    tl.store(out + place, total, mask=exists)
+
+
 def averaged_logits(features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Average over pixels, then apply the linear layer.
 
@@ -143,3 +186,42 @@ def gradient_of_averages(
             BLOCK=32,
         )
     return out, of_weight, of_bias
+
+
+def pooled_gradient(
+    gradient: Tensor,
+    values: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    *,
+    slope: float,
+    epsilon: float = 0.0,
+    sums: Tensor | None = None,
+    gradient_sums: Tensor | None = None,
+) -> Tensor:
+    """From the gradient of averages over all pixels back through the leaky ReLU before them.
+
+    In training mode (with sums, and ``values`` before the norm) up to the norm, in evaluation mode
+    (with ``values`` after the leaky ReLU) through the norm as well.
+    """
+    out, channels = torch.empty_like(values), values.shape[3]
+    pixels, block = values.numel() // channels, 2048 // channels
+    with torch.cuda.device_of(values):
+        _pooled_gradient[(triton.cdiv(pixels, block),)](
+            gradient,
+            values,
+            scale if sums is None else sums,
+            scale,
+            shift,
+            out,
+            out if gradient_sums is None else gradient_sums,
+            pixels,
+            values.shape[1] * values.shape[2],
+            0 if sums is None else sums.stride(0),
+            channels,
+            slope,
+            epsilon,
+            sums is not None,
+            block,
+        )
+    return out

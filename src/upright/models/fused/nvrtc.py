@@ -19,8 +19,8 @@ from torch import Tensor
 __all__ = ["CudaKernel", "KernelShape", "as_argument", "kernels_for", "source_of"]
 
 _MOST_SHARED_BYTES, _PART_SHARED = 8, 9
-"""The driver's numbers for a function's largest dynamic shared memory, and for the part of the
-first-level cache that it prefers to be shared memory, in percent."""
+"""The driver's numbers for a function's largest dynamic shared memory, and for the part of L1
+that it prefers to be shared memory, in percent."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class CudaKernel:
     function: ctypes.c_void_p
     context: ctypes.c_void_p
     threads: int
-    """Of a group."""
+    """Threads of a thread block."""
     shared_bytes: int
-    """Of a group."""
+    """Dynamic shared memory of a thread block."""
 
-    def launch(self, groups: int, *arguments: Tensor | int | None) -> None:
-        """Queue a launch on the current stream.
+    def launch(self, grid: int, *arguments: Tensor | int | None) -> None:
+        """Queue a launch of ``grid`` thread blocks on the current stream.
 
         Tensors are passed as pointers, and not checked; None is a null pointer.
         """
@@ -49,7 +49,7 @@ class CudaKernel:
         _check_driver(
             _driver().cuLaunchKernel(
                 self.function,
-                *(groups, 1, 1),
+                *(grid, 1, 1),
                 *(self.threads, 1, 1),
                 self.shared_bytes,
                 stream,
@@ -79,11 +79,11 @@ class KernelShape(Protocol):
 
     @property
     def threads(self) -> int:
-        """Of a group."""
+        """Threads of a thread block."""
 
     @property
     def shared_bytes(self) -> int:
-        """Of a group."""
+        """Dynamic shared memory of a thread block."""
 
 
 def kernels_for(

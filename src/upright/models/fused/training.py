@@ -1,9 +1,9 @@
 """A ResNet's training pass, forward and backward, in few kernels, on a GPU.
 
-A small batch is bound by the number of kernels, not by arithmetic. Here a convolution takes two on
-the way forward (the convolution with its shortcut and the sums of its channels; norm and leaky
-ReLU) and three on the way back (the gradients of weights and of inputs; the norm's own), where
-layer by layer it takes about twenty. Where ``layer.cu`` takes it, it is one each way.
+A small batch is bound by the number of kernels, not by arithmetic. Here a convolution takes two
+forward (the convolution with its shortcut and the sums of its channels; norm and leaky ReLU) and
+three backward (the gradients of weights and of inputs; the norm's own), where layer by layer it
+takes about twenty. Where ``training_layer.cu`` takes it, it is one forward and one backward.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from upright.models.fused.layer import WholeLayers
-from upright.models.fused.layered import standard_images
-from upright.models.fused.way_back import WayBack, as_parameters
-from upright.models.fused.weights import Layers, Weights
+from upright.models.fused.evaluation_layers import standard_images
+from upright.models.fused.training_backward import BackwardPass, as_parameters
+from upright.models.fused.training_layer import FusedLayers
+from upright.models.fused.weight_layout import Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
 __all__ = ["FusedTraining"]
@@ -34,7 +34,7 @@ class FusedTraining:
         self.model, self.dtype = model, dtype
         self.layers = Layers(model)
         device = model.linear.weight.device
-        self._aside = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._side_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self, images: Tensor) -> Tensor:
         layers = self.layers
@@ -42,7 +42,7 @@ class FusedTraining:
             images,
             layers,
             self.dtype,
-            self._aside,
+            self._side_stream,
             self.model.linear.weight,
             self.model.linear.bias,
             *(conv.weight for conv in layers.convolutions),
@@ -61,18 +61,18 @@ class _Pass(torch.autograd.Function):
         images: Tensor,
         layers: Layers,
         dtype: torch.dtype,
-        aside: torch.cuda.Stream | None,
+        side_stream: torch.cuda.Stream | None,
         weight: Tensor,
         bias: Tensor,
         *_: Tensor,
     ) -> Tensor:
         from upright.models.fused.head_kernels import averaged_logits
 
-        ctx.layers, ctx.weights, ctx.aside = layers, layers.for_training(dtype), aside
+        ctx.layers, ctx.weights, ctx.side_stream = layers, layers.for_training(dtype), side_stream
         ctx.sums = torch.zeros((2, sum(layers.widths)), device=images.device)
         standard = standard_images(layers.model, images, dtype)
-        ctx.whole = WholeLayers(layers, ctx.weights, standard)
-        ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.whole, standard, ctx.sums)
+        ctx.fused = FusedLayers(layers, ctx.weights, standard)
+        ctx.active, ctx.raw = _forward(layers, ctx.weights, ctx.fused, standard, ctx.sums)
         _track(layers, ctx.raw, ctx.sums)
         ctx.linear = weight.detach()
         ctx.averages, logits = averaged_logits(ctx.active[-1], weight, bias)
@@ -85,7 +85,9 @@ class _Pass(torch.autograd.Function):
 
         layers: Layers = ctx.layers
         pooled, *linear = gradient_of_averages(gradient.contiguous(), ctx.averages, ctx.linear)
-        back = WayBack(layers, ctx.weights, ctx.whole, ctx.active, ctx.raw, ctx.sums, ctx.aside)
+        back = BackwardPass(
+            layers, ctx.weights, ctx.fused, ctx.active, ctx.raw, ctx.sums, ctx.side_stream
+        )
         back.run(pooled)
         shift, scale = (row.split(layers.widths) for row in back.norms)
         kernels = as_parameters(layers, back.kernels)
@@ -93,13 +95,14 @@ class _Pass(torch.autograd.Function):
 
 
 def _forward(
-    layers: Layers, weights: Weights, whole: WholeLayers, standard: Tensor, sums: Tensor
+    layers: Layers, weights: Weights, fused: FusedLayers, standard: Tensor, sums: Tensor
 ) -> tuple[list[Tensor | None], list[Tensor]]:
     """What each convolution reads, and at last the features; and what each norm reads.
 
-    A convolution of ``layer.cu`` reads what a norm gives, which is written where more reads it.
+    A kernel of ``training_layer.cu`` makes what it convolves, and writes it where more reads it.
     """
-    from upright.models.fused.forward_kernels import activate, convolve_and_sum
+    from upright.models.fused.convolution_kernels import convolve_and_sum
+    from upright.models.fused.norm_kernels import activate
 
     of_layer = sums.split(layers.widths, 1)
     active, raw = list[Tensor | None]([standard]), list[Tensor]()
@@ -114,12 +117,12 @@ def _forward(
 
     def layer(shortcut: Tensor | None = None, *, keep: bool = False) -> None:
         number = len(raw)
-        whole_shortcut = shortcut is None or shortcut.shape == raw[-1].shape
-        if number in whole.kernels and whole_shortcut:
-            made, found = whole.kernels[number].forward(
+        same_shape = shortcut is None or shortcut.shape == raw[-1].shape
+        if number in fused.kernels and same_shape:
+            made, found = fused.kernels[number].forward(
                 raw[-1],
                 norm(number - 1),
-                whole.weights[number],
+                fused.weights[number],
                 of_layer[number],
                 shortcut,
                 keep=keep,
@@ -152,7 +155,7 @@ def _forward(
 
 def _track(layers: Layers, raw: list[Tensor], sums: Tensor) -> None:
     """Update the running statistics."""
-    from upright.models.fused.forward_kernels import moments
+    from upright.models.fused.norm_kernels import moments
 
     pixels = tuple(seen.numel() // seen.shape[3] for seen in raw)
     mean, variance = moments(sums, layers.counts(sums.device, pixels))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from upright.report.data import RuntimePoint, split_weight
+from upright.objective import known_objective
+from upright.report.data import RuntimePoint
 from upright.report.figures.draw import Drawing, look, styled
 
 __all__ = ["draw_runtime", "time_unit"]
@@ -50,11 +51,18 @@ def draw_runtime(points: Sequence[RuntimePoint], dataset: str) -> Drawing | None
 def _without_variants(points: list[RuntimePoint]) -> list[RuntimePoint]:
     """Leave out other λ of a method that was trained with its usual one: they have a figure."""
     methods = {point.method for point in points}
+    usual = {method: _usual(method) for method in methods}
     return [
         point
         for point in points
-        if (usual := split_weight(point.method)[0]) == point.method or usual not in methods
+        if usual[point.method] == point.method or usual[point.method] not in methods
     ]
+
+
+def _usual(method: str) -> str:
+    """The method with its usual λ, where its name is an objective's."""
+    objective = known_objective(method)
+    return method if objective is None else str(objective.with_usual_weight())
 
 
 def time_unit(hours: float) -> tuple[str, float]:

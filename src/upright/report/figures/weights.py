@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from upright.objective import known_objective
 from upright.records import Record
 from upright.report.comparable import comparable, setting_in_words
 from upright.report.compare import estimate
-from upright.report.data import LambdaPoint, lambda_curve, split_weight
+from upright.report.data import LambdaPoint, lambda_curve
 from upright.report.figures.draw import EDGE, Drawing, look, styled
 from upright.report.model import Estimate
 
@@ -63,11 +63,13 @@ def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
 
 def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
     """The methods with at least two λ."""
-    pattern = r"\brnd\b" if search == "rnd" else r"\bWo-\d+\b"
-    names = dict.fromkeys(
-        split_weight(record.method)[0] for record in records if re.search(pattern, record.method)
+    found = [known_objective(name) for name in dict.fromkeys(each.method for each in records)]
+    methods = dict.fromkeys(
+        each.with_usual_weight()
+        for each in found
+        if each is not None and each.tries is not None and (each.tries == 1) == (search == "rnd")
     )
-    curves = {name: lambda_curve(records, dataset=dataset, method=name) for name in names}
+    curves = {str(each): lambda_curve(records, dataset=dataset, method=each) for each in methods}
     return {name: curve for name, curve in curves.items() if len(curve) > 1}
 
 

@@ -1,11 +1,12 @@
-"""Triton kernels of a backward pass, the counterparts of ``forward_kernels``.
+"""Triton kernels of a convolution's gradients, the counterparts of ``convolution_kernels``.
 
 From the gradient of a convolution's output come the gradient of its weights and that of its input.
 The latter goes on, while it is in registers, through the leaky ReLU before it, and then:
 
 - in evaluation mode through the norm, an affine map, and the shortcut's gradient is added;
 - in training mode a norm's gradient needs two sums over the whole batch, which are also those of
-  its own offsets and factors: they are collected here, and ``join`` goes on when all are in.
+  its own offsets and factors: they are collected here, and ``norm_backward`` goes on when all are
+  in.
 """
 
 from __future__ import annotations
@@ -15,17 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from upright.models.fused.forward_kernels import norm_of_batch, place_of
-from upright.models.fused.tiles import Tile, tile_for
+from upright.models.fused.norm_kernels import norm_of_batch
+from upright.models.fused.shortcut_kernels import place_of, shortcut_gradient, shortcut_stride
+from upright.models.fused.triton_tiles import Tile, tile_for
 
-__all__ = [
-    "gradient_before_norm",
-    "gradient_of_inputs",
-    "gradient_of_weights",
-    "join",
-    "pooled_gradient",
-    "standardise_backward",
-]
+__all__ = ["gradient_before_norm", "gradient_of_inputs", "gradient_of_weights"]
 
 
 @triton.jit
@@ -77,31 +72,6 @@ def _gradient_taps(
 
 
 @triton.jit
-def _shortcut_gradient(
-    gradient,
-    image,
-    y,
-    x,
-    exists,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    SHORTCUT: tl.constexpr,  # 1 as it is, 2 averaged and padded
-    SHORTCUT_CHANNELS: tl.constexpr,
-):
-    """The gradient that reaches a block's input through its shortcut."""
-    rows: tl.constexpr = (HEIGHT + SHORTCUT - 1) // SHORTCUT
-    columns: tl.constexpr = (WIDTH + SHORTCUT - 1) // SHORTCUT
-    channel = tl.arange(0, CHANNELS) + (SHORTCUT_CHANNELS - CHANNELS) // 2
-    row, column = y // SHORTCUT, x // SHORTCUT
-    place = ((image * rows + row) * columns + column)[:, None] * SHORTCUT_CHANNELS
-    found = tl.load(gradient + place + channel[None, :], mask=exists[:, None], other=0.0)
-    high = tl.minimum(HEIGHT - row * SHORTCUT, SHORTCUT)
-    wide = tl.minimum(WIDTH - column * SHORTCUT, SHORTCUT)
-    return found.to(tl.float32) / (high * wide).to(tl.float32)[:, None]
-
-
-@triton.jit
 def _gradient_of_inputs(
     gradient,
     weights,
@@ -121,7 +91,7 @@ def _gradient_of_inputs(
     STRIDE: tl.constexpr,
     SLOPE: tl.constexpr,
     EPSILON: tl.constexpr,
-    SHORTCUT: tl.constexpr,  # 0 none, 1 as it is, 2 averaged and padded
+    SHORTCUT_STRIDE: tl.constexpr,  # 0 where there is none
     SHORTCUT_CHANNELS: tl.constexpr,
     ACTIVE_SHORTCUT: tl.constexpr,
     TRAINING: tl.constexpr,
@@ -149,9 +119,9 @@ def _gradient_of_inputs(
     channel = tl.arange(0, BEFORE)
     place = pixel[:, None] * BEFORE + channel[None, :]
     added = tl.zeros((BLOCK, BEFORE), tl.float32)
-    if SHORTCUT > 0:
-        added = _shortcut_gradient(
-            shortcut, image, y, x, exists, HEIGHT, WIDTH, BEFORE, SHORTCUT, SHORTCUT_CHANNELS
+    if SHORTCUT_STRIDE > 0:
+        added = shortcut_gradient(
+            shortcut, image, y, x, exists, HEIGHT, WIDTH, BEFORE, SHORTCUT_STRIDE, SHORTCUT_CHANNELS
         )
     if ACTIVE_SHORTCUT:
         total += added
@@ -172,45 +142,6 @@ def _gradient_of_inputs(
             total += added
         total = total.to(out.dtype.element_ty)
     tl.store(out + place, total, mask=exists[:, None])
-
-
-@triton.jit
-def _join(
-    gradient,
-    raw,
-    sums,
-    gradient_sums,
-    scale,
-    shortcut,
-    out,
-    pixels,
-    TOTAL: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    EPSILON: tl.constexpr,
-    SHORTCUT: tl.constexpr,  # 0 none, 1 as it is, 2 averaged and padded
-    SHORTCUT_CHANNELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    channel = tl.arange(0, CHANNELS)
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = pixel < pixels
-    place = pixel[:, None] * CHANNELS + channel[None, :]
-    mean, inverse = norm_of_batch(sums, channel, pixels, EPSILON, TOTAL)
-    middle = tl.load(gradient_sums + channel) / pixels
-    tilt = tl.load(gradient_sums + TOTAL + channel) / pixels
-    values = tl.load(raw + place, mask=exists[:, None], other=0.0).to(tl.float32)
-    normal = (values - mean[None, :]) * inverse[None, :]
-    found = tl.load(gradient + place, mask=exists[:, None], other=0.0).to(tl.float32)
-    factor = tl.load(scale + channel) * inverse
-    total = factor[None, :] * (found - middle[None, :] - normal * tilt[None, :])
-    if SHORTCUT > 0:
-        image, y, x = place_of(pixel, HEIGHT, WIDTH)
-        total += _shortcut_gradient(
-            shortcut, image, y, x, exists, HEIGHT, WIDTH, CHANNELS, SHORTCUT, SHORTCUT_CHANNELS
-        )
-    tl.store(out + place, total.to(out.dtype.element_ty), mask=exists[:, None])
 
 
 @triton.jit
@@ -257,97 +188,6 @@ def _gradient_of_weights(
         total = tl.dot(tl.trans(found), values, total)
     place = out + after[:, None] * (9 * BEFORE) + tap * BEFORE + inner[None, :]
     tl.atomic_add(place, total, mask=known[None, :] & (after >= 0)[:, None])
-
-
-@triton.jit
-def _pooled_gradient(
-    gradient,
-    values,
-    sums,
-    scale,
-    shift,
-    out,
-    gradient_sums,
-    pixels,
-    PIXELS: tl.constexpr,  # of one image
-    TOTAL: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    SLOPE: tl.constexpr,
-    EPSILON: tl.constexpr,
-    TRAINING: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    channel = tl.arange(0, CHANNELS)
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    exists = (pixel < pixels)[:, None]
-    place = pixel[:, None] * CHANNELS + channel[None, :]
-    source = (pixel // PIXELS)[:, None] * CHANNELS + channel[None, :]
-    total = tl.load(gradient + source, mask=exists, other=0.0) / PIXELS
-    known = tl.load(values + place, mask=exists, other=0.0).to(tl.float32)
-    factor = tl.load(scale + channel)
-    if TRAINING:
-        mean, inverse = norm_of_batch(sums, channel, pixels, EPSILON, TOTAL)
-        normal = (known - mean[None, :]) * inverse[None, :]
-        normed = normal * factor[None, :] + tl.load(shift + channel)[None, :]
-        total = tl.where(normed > 0, total, total * SLOPE).to(out.dtype.element_ty)
-        kept = total.to(tl.float32)
-        tl.atomic_add(gradient_sums + channel, tl.sum(kept, 0))
-        tl.atomic_add(gradient_sums + TOTAL + channel, tl.sum(kept * normal, 0))
-    else:
-        total = tl.where(known > 0, total, total * SLOPE) * factor[None, :]
-        total = total.to(out.dtype.element_ty)
-    tl.store(out + place, total, mask=exists)
-
-
-@triton.jit
-def _standardise_backward(
-    images,
-    gradient,
-    out,
-    least,
-    PIXELS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    PADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    image = tl.program_id(0).to(tl.int64)
-    values: tl.constexpr = PIXELS * CHANNELS
-    pixel = tl.arange(0, BLOCK)[:, None]
-    channel = tl.arange(0, PADDED)[None, :]
-    inside = (pixel < PIXELS) & (channel < CHANNELS)
-    place = image * values + channel * PIXELS + pixel
-    source = tl.load(images + place, mask=inside, other=0.0)
-    centred = tl.where(inside, source - tl.sum(tl.sum(source, 1), 0) / values, 0.0)
-    deviation = tl.sqrt(tl.sum(tl.sum(centred * centred, 1), 0) / values)
-    found = tl.load(
-        gradient + image * (PIXELS * PADDED) + pixel * PADDED + channel, mask=inside, other=0.0
-    ).to(tl.float32)
-    middle = tl.sum(tl.sum(found, 1), 0) / values
-    # Where the deviation is at its lower bound it is a constant.
-    bound = tl.maximum(deviation, least)
-    tilt = tl.where(deviation > least, tl.sum(tl.sum(found * centred, 1), 0) / values, 0.0)
-    total = (found - middle - centred * tilt / (bound * bound)) / bound
-    tl.store(out + place, total, mask=inside)
-
-
-def standardise_backward(images: Tensor, gradient: Tensor, *, least: float) -> Tensor:
-    """The gradient of images from that of ``standardise(images, ...)``."""
-    count, channels, height, width = images.shape
-    out = torch.empty_like(images)
-    block = triton.next_power_of_2(height * width)
-    with torch.cuda.device_of(images):
-        _standardise_backward[(count,)](
-            images,
-            gradient,
-            out,
-            least,
-            height * width,
-            channels,
-            gradient.shape[3],
-            block,
-            num_warps=8,
-        )
-    return out
 
 
 def gradient_before_norm(
@@ -465,7 +305,7 @@ def _launch(
     count, height, width, before = values.shape
     pixels, after = count * height * width, gradient.shape[3]
     tile = tile or tile_for("inputs", before=before, after=after, images=count)
-    kind = 0 if shortcut is None else 1 if shortcut.shape == values.shape else 2
+    shortcut_by = shortcut_stride(shortcut, values)
     with torch.cuda.device_of(values):
         _gradient_of_inputs[(triton.cdiv(pixels, tile.block),)](
             gradient,
@@ -486,7 +326,7 @@ def _launch(
             stride,
             slope,
             epsilon,
-            kind,
+            shortcut_by,
             0 if shortcut is None else shortcut.shape[3],
             active,
             gradient_sums is not None,
@@ -494,43 +334,6 @@ def _launch(
             ACROSS=tile.across,
             num_warps=tile.warps,
             num_stages=tile.stages,
-        )
-    return out
-
-
-def join(
-    gradient: Tensor,
-    raw: Tensor,
-    sums: Tensor,
-    gradient_sums: Tensor,
-    scale: Tensor,
-    *,
-    epsilon: float,
-    shortcut: Tensor | None = None,
-) -> Tensor:
-    """Go back through a norm in training mode, and add the gradient of the shortcut."""
-    out = torch.empty_like(raw)
-    count, height, width, channels = raw.shape
-    pixels, block = count * height * width, 2048 // channels
-    kind = 0 if shortcut is None else 1 if shortcut.shape == raw.shape else 2
-    with torch.cuda.device_of(raw):
-        _join[(triton.cdiv(pixels, block),)](
-            gradient,
-            raw,
-            sums,
-            gradient_sums,
-            scale,
-            out if shortcut is None else shortcut,
-            out,
-            pixels,
-            sums.stride(0),
-            height,
-            width,
-            channels,
-            epsilon,
-            kind,
-            0 if shortcut is None else shortcut.shape[3],
-            block,
         )
     return out
 
@@ -559,42 +362,3 @@ def gradient_of_weights(
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
-
-
-def pooled_gradient(
-    gradient: Tensor,
-    values: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    *,
-    slope: float,
-    epsilon: float = 0.0,
-    sums: Tensor | None = None,
-    gradient_sums: Tensor | None = None,
-) -> Tensor:
-    """From the gradient of averages over all pixels back through the leaky ReLU before them.
-
-    In training mode (with sums, and ``values`` before the norm) up to the norm, in evaluation mode
-    (with ``values`` after the leaky ReLU) through the norm as well.
-    """
-    out, channels = torch.empty_like(values), values.shape[3]
-    pixels, block = values.numel() // channels, 2048 // channels
-    with torch.cuda.device_of(values):
-        _pooled_gradient[(triton.cdiv(pixels, block),)](
-            gradient,
-            values,
-            scale if sums is None else sums,
-            scale,
-            shift,
-            out,
-            out if gradient_sums is None else gradient_sums,
-            pixels,
-            values.shape[1] * values.shape[2],
-            0 if sums is None else sums.stride(0),
-            channels,
-            slope,
-            epsilon,
-            sums is not None,
-            block,
-        )
-    return out

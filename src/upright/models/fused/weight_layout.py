@@ -13,31 +13,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.fused.warps import CHANNELS, arrange
+from upright.models.fused.fragments import as_fragments
+from upright.models.fused.warp_tile import CUDA_CHANNELS
 from upright.models.resnet import Block, ResNet
 
 __all__ = ["PADDED", "Layers", "Weights"]
 
 PADDED = 16
-"""Channels of the standardised images: a matrix unit takes at least so many."""
+"""Channels of the standardised images: a tensor core takes at least so many."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Those of all convolutions, one after another, each with the norm that follows it."""
+    """The weights of all convolutions, one after another, each with the norm that follows it."""
 
     all_kernels: Tensor
     """after x 3 x 3 x before each, in half precision."""
-    all_arranged: Tensor
-    """Those of ``square`` again, by ``arrange``: a row as they are, and one transposed."""
+    all_fragments: Tensor
+    """Those of ``square`` again, by ``as_fragments``: a row as they are, and one transposed."""
     all_scales: Tensor
     all_shifts: Tensor
     kernel_sizes: list[int]
     widths: list[int]
     square: list[int]
-    """Numbers of the convolutions that warps can take."""
+    """Numbers of the convolutions that CUDA kernels can take."""
 
     @cached_property
     def kernels(self) -> list[Tensor]:
@@ -57,13 +58,13 @@ class Weights:
         norms = slice(sum(self.widths[:first]), sum(self.widths[:last]))
         return self.all_scales[norms], self.all_shifts[norms]
 
-    def arranged(self, convolutions: range, *, transposed: bool = False) -> Tensor:
+    def fragments(self, convolutions: range, *, transposed: bool = False) -> Tensor:
         """Kernels of some convolutions in a row, all of them ``square`` and of one shape, as
-        ``arrange`` lays them out: one row for each."""
+        ``as_fragments`` lays them out: one row for each."""
         before = (number for number in self.square if number < convolutions.start)
         start = sum(self.kernel_sizes[number] for number in before)
         stop = start + sum(self.kernel_sizes[number] for number in convolutions)
-        return self.all_arranged[int(transposed), start:stop].view(len(convolutions), -1)
+        return self.all_fragments[int(transposed), start:stop].view(len(convolutions), -1)
 
 
 class Layers:
@@ -89,11 +90,11 @@ class Layers:
 
     @cached_property
     def square(self) -> list[int]:
-        """Numbers of the convolutions that warps can take."""
+        """Numbers of the convolutions that CUDA kernels can take."""
         return [
             number
             for number, conv in enumerate(self.convolutions)
-            if conv.out_channels in CHANNELS
+            if conv.out_channels in CUDA_CHANNELS
             and conv.stride[0] == 1
             and _padded(conv.in_channels) == conv.out_channels
         ]
@@ -159,7 +160,7 @@ class Layers:
         return cast(T, self._held[key])
 
     def _gather(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """Kernels in half precision, plain and arranged; and factors and offsets of norms."""
+        """Kernels in half precision, plain and as fragments; and factors and offsets of norms."""
         places, zero = self._places_on(self.model.stem.weight.device)
         kernels = [conv.weight.permute(0, 2, 3, 1).reshape(-1) for conv in self.convolutions]
         # Norms first, so that what kernels read of them begins at a multiple of 16 bytes.
@@ -176,12 +177,12 @@ class Layers:
             *starts, zero = accumulate(sizes, initial=0)
             each = zip(self.convolutions, starts, strict=True)
             plain = [_padded_places(conv, start, zero) for conv, start in each]
-            arranged = [
-                arrange(plain[number], self.widths[number], transposed=transposed)
+            fragments = [
+                as_fragments(plain[number], self.widths[number], transposed=transposed)
                 for transposed in (False, True)
                 for number in self.square
             ]
-            places = torch.cat([*plain, *(each.flatten() for each in arranged)])
+            places = torch.cat([*plain, *(each.flatten() for each in fragments)])
             self._places[device] = places.int().to(device), torch.zeros(1, device=device)
         return self._places[device]
 
@@ -189,10 +190,10 @@ class Layers:
         return [cast(Tensor, getattr(norm, name)) for norm in self.norms]
 
     def _weights(self, kernels: Tensor, scale: Tensor, shift: Tensor) -> Weights:
-        plain, arranged = kernels.tensor_split((sum(self.kernel_sizes),))
+        plain, fragments = kernels.tensor_split((sum(self.kernel_sizes),))
         return Weights(
             plain,
-            arranged.view(2, -1),
+            fragments.view(2, -1),
             scale,
             shift,
             self.kernel_sizes,

@@ -1,4 +1,4 @@
-"""Triton kernels of a forward pass: a 3x3 convolution with all that stands around it.
+"""Triton kernels of a 3x3 convolution, with all that stands around it.
 
 Images lie in memory as N x H x W x C. One program computes a block of output pixels for all output
 channels, summed in float32; while the sum is still in registers it adds the shortcut, and then:
@@ -16,23 +16,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from upright.models.fused.tiles import Tile, tile_for
+from upright.models.fused.shortcut_kernels import place_of, shortcut_at
+from upright.models.fused.triton_tiles import Tile, tile_for
 
-__all__ = [
-    "activate",
-    "convolve",
-    "convolve_and_sum",
-    "moments",
-    "norm_of_batch",
-    "place_of",
-    "standardise",
-]
-
-
-@triton.jit
-def place_of(pixel, rows: tl.constexpr, columns: tl.constexpr):
-    """Image, row and column of pixels that are counted through the whole batch."""
-    return pixel // (rows * columns), pixel % (rows * columns) // columns, pixel % columns
+__all__ = ["convolve", "convolve_and_sum"]
 
 
 @triton.jit
@@ -84,45 +71,6 @@ def _taps(
 
 
 @triton.jit
-def _shortcut(
-    shortcut,
-    pixel,
-    exists,
-    rows: tl.constexpr,
-    columns: tl.constexpr,
-    AFTER: tl.constexpr,
-    SHORTCUT_HEIGHT: tl.constexpr,
-    SHORTCUT_WIDTH: tl.constexpr,
-    SHORTCUT_CHANNELS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """What is added to the convolution: as it is, or averaged over two by two pixels (those
-    outside left out) with zeros in the missing channels."""
-    after = tl.arange(0, AFTER)
-    if rows == SHORTCUT_HEIGHT and AFTER == SHORTCUT_CHANNELS:
-        place = pixel[:, None] * AFTER + after[None, :]
-        found = tl.load(shortcut + place, mask=exists[:, None], other=0.0).to(tl.float32)
-    else:
-        image, y, x = place_of(pixel, rows, columns)
-        channel = after - (AFTER - SHORTCUT_CHANNELS) // 2
-        known = (channel >= 0) & (channel < SHORTCUT_CHANNELS)
-        found = tl.zeros((BLOCK, AFTER), tl.float32)
-        count = tl.zeros((BLOCK,), tl.float32)
-        for corner in tl.static_range(4):
-            row, column = 2 * y + corner // 2, 2 * x + corner % 2
-            inside = exists & (row < SHORTCUT_HEIGHT) & (column < SHORTCUT_WIDTH)
-            source = (image * SHORTCUT_HEIGHT + row) * SHORTCUT_WIDTH + column
-            found += tl.load(
-                shortcut + source[:, None] * SHORTCUT_CHANNELS + channel[None, :],
-                mask=inside[:, None] & known[None, :],
-                other=0.0,
-            ).to(tl.float32)
-            count += inside.to(tl.float32)
-        found /= tl.maximum(count, 1.0)[:, None]
-    return found
-
-
-@triton.jit
 def _convolve(
     source,
     weights,
@@ -156,7 +104,7 @@ def _convolve(
         source, weights, pixel, exists, HEIGHT, WIDTH, BEFORE, AFTER, STRIDE, BLOCK, ACROSS
     )
     if SHORTCUT_HEIGHT > 0:
-        total += _shortcut(
+        total += shortcut_at(
             shortcut,
             pixel,
             exists,
@@ -181,97 +129,6 @@ def _convolve(
         normed = total * tl.load(scale + after)[None, :] + tl.load(shift + after)[None, :]
         normed = tl.maximum(normed, normed * SLOPE)
         tl.store(active_out + place, normed.to(active_out.dtype.element_ty), mask=exists[:, None])
-
-
-@triton.jit
-def norm_of_batch(sums, channel, count, EPSILON: tl.constexpr, TOTAL: tl.constexpr):
-    """Mean and inverse deviation of each channel, from its sum and its sum of squares."""
-    mean = tl.load(sums + channel) / count
-    variance = tl.load(sums + TOTAL + channel) / count - mean * mean
-    return mean, 1 / tl.sqrt(tl.maximum(variance, 0.0) + EPSILON)
-
-
-@triton.jit
-def _activate(
-    raw,
-    sums,
-    scale,
-    shift,
-    out,
-    pixels,
-    CHANNELS: tl.constexpr,
-    SLOPE: tl.constexpr,
-    EPSILON: tl.constexpr,
-    TOTAL: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    channel = tl.arange(0, CHANNELS)
-    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    place = pixel[:, None] * CHANNELS + channel[None, :]
-    exists = (pixel < pixels)[:, None]
-    mean, inverse = norm_of_batch(sums, channel, pixels, EPSILON, TOTAL)
-    factor = inverse * tl.load(scale + channel)
-    offset = tl.load(shift + channel) - mean * factor
-    values = tl.load(raw + place, mask=exists, other=0.0).to(tl.float32)
-    normed = values * factor[None, :] + offset[None, :]
-    active = tl.maximum(normed, normed * SLOPE)
-    tl.store(out + place, active.to(out.dtype.element_ty), mask=exists)
-
-
-@triton.jit
-def _moments(sums, counts, out, TOTAL: tl.constexpr, BLOCK: tl.constexpr):
-    channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    known = channel < TOTAL
-    count = tl.load(counts + channel, mask=known, other=2.0)
-    mean = tl.load(sums + channel, mask=known, other=0.0) / count
-    square = tl.load(sums + TOTAL + channel, mask=known, other=0.0) / count
-    variance = tl.maximum(square - mean * mean, 0.0) * (count / (count - 1))
-    tl.store(out + channel, mean, mask=known)
-    tl.store(out + TOTAL + channel, variance, mask=known)
-
-
-@triton.jit
-def _standardise(
-    images,
-    out,
-    least,
-    PIXELS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    PADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    image = tl.program_id(0).to(tl.int64)
-    pixel = tl.arange(0, BLOCK)[:, None]
-    channel = tl.arange(0, PADDED)[None, :]
-    inside = (pixel < PIXELS) & (channel < CHANNELS)
-    values = tl.load(
-        images + image * (PIXELS * CHANNELS) + channel * PIXELS + pixel, mask=inside, other=0.0
-    )
-    mean = tl.sum(tl.sum(values, 1), 0) / (PIXELS * CHANNELS)
-    centred = tl.where(inside, values - mean, 0.0)
-    deviation = tl.sqrt(tl.sum(tl.sum(centred * centred, 1), 0) / (PIXELS * CHANNELS))
-    standard = centred / tl.maximum(deviation, least)
-    place = out + image * (PIXELS * PADDED) + pixel * PADDED + channel
-    tl.store(place, standard.to(out.dtype.element_ty), mask=pixel < PIXELS)
-
-
-def standardise(images: Tensor, dtype: torch.dtype, *, padded: int, least: float) -> Tensor:
-    """Give each image mean 0 and deviation 1 and lay it out for ``convolve``.
-
-    Args:
-        images: N x C x H x W, float32, contiguous, of at most 4096 pixels.
-        dtype: of the result, N x H x W x ``padded``.
-        padded: channels of the result; those that are missing are zeros.
-        least: lower bound of the deviation.
-    """
-    count, channels, height, width = images.shape
-    out = torch.empty((count, height, width, padded), dtype=dtype, device=images.device)
-    block = triton.next_power_of_2(height * width)
-    with torch.cuda.device_of(images):
-        _standardise[(count,)](
-            images, out, least, height * width, channels, padded, block, num_warps=8
-        )
-    return out
 
 
 def convolve(
@@ -410,38 +267,3 @@ def _launch(
             num_warps=tile.warps,
             num_stages=tile.stages,
         )
-
-
-def activate(
-    raw: Tensor, sums: Tensor, scale: Tensor, shift: Tensor, *, slope: float, epsilon: float
-) -> Tensor:
-    """Norm by the statistics of the batch, and activate.
-
-    Args:
-        raw: N x H x W x C, contiguous.
-        sums: of each channel and its square, by ``convolve_and_sum``.
-        scale: the norm's factors, float32.
-        shift: the norm's offsets, float32.
-        slope: of the leaky ReLU.
-        epsilon: added to the variance.
-    """
-    out, channels = torch.empty_like(raw), raw.shape[3]
-    pixels, block = raw.numel() // channels, 2048 // channels
-    with torch.cuda.device_of(raw):
-        _activate[(triton.cdiv(pixels, block),)](
-            raw, sums, scale, shift, out, pixels, channels, slope, epsilon, sums.stride(0), block
-        )
-    return out
-
-
-def moments(sums: Tensor, counts: Tensor) -> Tensor:
-    """Give mean and unbiased variance of each channel, two rows like ``sums``.
-
-    Args:
-        sums: of each channel and its square, two rows, contiguous.
-        counts: over how many pixels each goes, float32.
-    """
-    out, block = torch.empty_like(sums), 256
-    with torch.cuda.device_of(sums):
-        _moments[(triton.cdiv(len(counts), block),)](sums, counts, out, len(counts), block)
-    return out

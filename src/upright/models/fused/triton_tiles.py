@@ -1,4 +1,4 @@
-"""How the kernels cut their work, as measured by ``benchmarks/gpu_tiles.py`` on one NVIDIA H200.
+"""How Triton's kernels cut their work, measured by ``benchmarks/gpu_tiles.py`` on an NVIDIA H200.
 
 A table and not a search at run time: a search would compile every kernel several times, at each
 start, and give another program each time.

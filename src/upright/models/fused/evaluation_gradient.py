@@ -1,7 +1,7 @@
-"""A ResNet in evaluation mode from images to logits and back, for ascents on the pose.
+"""A ResNet in evaluation mode with the gradient of its images, for ascents on the pose.
 
-The way forward keeps what the way back needs: of a stage that one kernel takes, the signs of its
-activations; of other layers, the activations themselves.
+The forward pass keeps what the backward pass needs: of a stage that one kernel takes, the signs of
+its activations; of other layers, the activations themselves.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from upright.models.fused.both_ways import BothWays
-from upright.models.fused.deep import shape_of
-from upright.models.fused.layered import block, layer, standard_images
-from upright.models.fused.weights import Layers, Weights
+from upright.models.fused.differentiable_stage import DifferentiableStage
+from upright.models.fused.evaluation_layers import layer, residual_block, standard_images
+from upright.models.fused.pipelined_stage import stage_shape_of
+from upright.models.fused.weight_layout import Layers, Weights
 from upright.models.resnet import SLOPE, ResNet
 
-__all__ = ["logits_and_back"]
+__all__ = ["differentiable_logits"]
 
 
-def logits_and_back(images: Tensor, layers: Layers, weights: Weights) -> Tensor:
+def differentiable_logits(images: Tensor, layers: Layers, weights: Weights) -> Tensor:
     """Give logits in float32, by convolutions in the weights' precision.
 
     Gradients reach the images alone.
@@ -46,8 +46,7 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        from upright.models.fused.backward_kernels import pooled_gradient
-        from upright.models.fused.head_kernels import gradient_of_averages
+        from upright.models.fused.head_kernels import gradient_of_averages, pooled_gradient
 
         network: _Network = ctx.network
         linear = network.layers.model.linear.weight.detach()
@@ -57,7 +56,7 @@ class _Pass(torch.autograd.Function):
         scale, shift = network.weights.scales[-1], network.weights.shifts[-1]
         found = pooled_gradient(averages, ctx.active, scale, shift, slope=SLOPE)
         for step in reversed(ctx.steps):
-            found = step.back(network, found)
+            found = step.backward(network, found)
         return _to_images(network.layers.model, ctx.images, found), None, None
 
 
@@ -66,9 +65,9 @@ class _Network:
     layers: Layers
     weights: Weights
 
-    def layer_back(self, number: int, gradient: Tensor, active: Tensor, **more: Any) -> Tensor:
+    def layer_backward(self, number: int, gradient: Tensor, active: Tensor, **more: Any) -> Tensor:
         """From the gradient of a convolution's output, through the norm before it."""
-        from upright.models.fused.backward_kernels import gradient_of_inputs
+        from upright.models.fused.convolution_backward_kernels import gradient_of_inputs
 
         return gradient_of_inputs(
             gradient,
@@ -82,9 +81,9 @@ class _Network:
 
 
 class _Step(Protocol):
-    """A part of the way, and what it kept."""
+    """A part of the forward pass, and what it kept."""
 
-    def back(self, network: _Network, gradient: Tensor) -> Tensor:
+    def backward(self, network: _Network, gradient: Tensor) -> Tensor:
         """From the gradient of what left it, before the norm, to that of what entered."""
 
 
@@ -92,23 +91,23 @@ class _Step(Protocol):
 class _Stem:
     standard: Tensor
 
-    def back(self, network: _Network, gradient: Tensor) -> Tensor:
-        return network.layer_back(0, gradient, self.standard)
+    def backward(self, network: _Network, gradient: Tensor) -> Tensor:
+        return network.layer_backward(0, gradient, self.standard)
 
 
 @dataclass(frozen=True)
-class _Block:
+class _ResidualBlock:
     number: int
     active: Tensor
-    """What entered."""
+    """What entered it."""
     inner: Tensor
     """The activations between its convolutions."""
 
-    def back(self, network: _Network, gradient: Tensor) -> Tensor:
+    def backward(self, network: _Network, gradient: Tensor) -> Tensor:
         first = 2 * self.number + 1
-        return network.layer_back(
+        return network.layer_backward(
             first,
-            network.layer_back(first + 1, gradient, self.inner),
+            network.layer_backward(first + 1, gradient, self.inner),
             self.active,
             shortcut=gradient,
             shortcut_is_active=network.layers.blocks[self.number].activate_shortcut,
@@ -117,13 +116,13 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Stage:
-    kernels: BothWays
+    kernels: DifferentiableStage
     convolutions: range
     signs: Tensor
 
-    def back(self, network: _Network, gradient: Tensor) -> Tensor:
+    def backward(self, network: _Network, gradient: Tensor) -> Tensor:
         first = network.layers.blocks[self.convolutions.start // 2]
-        return self.kernels.back(
+        return self.kernels.backward(
             gradient,
             self.signs,
             network.weights,
@@ -133,7 +132,7 @@ class _Stage:
 
 
 def _forward(network: _Network, standard: Tensor) -> tuple[list[_Step], Tensor]:
-    """Take the way forward: its steps, and the last activations."""
+    """Give the steps of the forward pass, and the last activations."""
     layers, weights = network.layers, network.weights
     steps = list[_Step]()
     raw = active = standard
@@ -142,34 +141,34 @@ def _forward(network: _Network, standard: Tensor) -> tuple[list[_Step], Tensor]:
         kernels = _kernels_at(layers, number, active)
         if kernels is not None:
             some = layers.runs[number]
-            passed = kernels.forward(active, raw, weights, some)
-            steps.append(_Stage(kernels, some, passed.signs))
-            raw, active, number = passed.raw, passed.active, some.stop
+            output = kernels.forward(active, raw, weights, some)
+            steps.append(_Stage(kernels, some, output.signs))
+            raw, active, number = output.raw, output.active, some.stop
         elif number == 0:
             steps.append(_Stem(standard))
             raw = active = layer(layers, weights, 0, standard)[1]
             number = 1
         else:
             entered = active
-            inner, raw, active = block(layers, weights, number // 2, raw, active)
-            steps.append(_Block(number // 2, entered, inner))
+            inner, raw, active = residual_block(layers, weights, number // 2, raw, active)
+            steps.append(_ResidualBlock(number // 2, entered, inner))
             number += 2
     return steps, active
 
 
-def _kernels_at(layers: Layers, number: int, active: Tensor) -> BothWays | None:
+def _kernels_at(layers: Layers, number: int, active: Tensor) -> DifferentiableStage | None:
     """The kernels that take the stage that begins with a convolution, where there are such."""
-    from upright.models.fused.both_ways import both_ways
+    from upright.models.fused.differentiable_stage import differentiable_stage
 
     if number not in layers.runs:
         return None
-    return both_ways(shape_of(active, stem=number == 0, signs=True), active.device)
+    return differentiable_stage(stage_shape_of(active, stem=number == 0, signs=True), active.device)
 
 
 def _to_images(model: ResNet, images: Tensor, gradient: Tensor) -> Tensor:
-    from upright.models.fused.backward_kernels import standardise_backward
+    from upright.models.fused.standardise_kernels import MOST_PIXELS, standardise_backward
 
-    if images[0, 0].numel() <= 4096:
+    if images[0, 0].numel() <= MOST_PIXELS:
         least = model.standardise.least_deviation(images[0].numel())
         return standardise_backward(images, gradient, least=least)
     with torch.enable_grad():

@@ -1,6 +1,7 @@
-"""Residual blocks of one shape forward and back to what enters them, in one CUDA kernel each way.
+"""A stage of residual blocks with the gradient of what enters it: a CUDA kernel forward, and one
+backward.
 
-The kernels are those of ``stage.cu`` and ``deep.cu`` with ``SIGNS``.
+The kernels are those of ``stage.cu`` and ``pipelined_stage.cu`` with ``SIGNS``.
 """
 
 from __future__ import annotations
@@ -12,57 +13,59 @@ import torch
 from torch import Tensor
 
 from upright.models.fused.nvrtc import CudaKernel, kernels_for
-from upright.models.fused.stage import Shape
-from upright.models.fused.weights import Weights
+from upright.models.fused.stage import StageShape
+from upright.models.fused.weight_layout import Weights
 
-__all__ = ["BothWays", "Passed", "both_ways"]
+__all__ = ["DifferentiableStage", "StageOutput", "differentiable_stage"]
 
 
 @dataclass(frozen=True)
-class Passed:
-    """What leaves blocks, and what the way back through them needs."""
+class StageOutput:
+    """What leaves a stage, and what the backward kernel needs."""
 
     raw: Tensor
     """The sums that leave the last block."""
     active: Tensor
     """Their activations, normed by the norm after it."""
     signs: Tensor
-    """Of each activation on the way whether it is positive, as the kernels lay it out."""
+    """Of each activation inside whether it is positive, as the kernels lay it out."""
 
 
 @dataclass(frozen=True)
-class BothWays:
-    """The kernels of one shape."""
+class DifferentiableStage:
+    """The kernels for one shape."""
 
-    shape: Shape
+    shape: StageShape
     _forward: CudaKernel
-    _back: CudaKernel
+    _backward: CudaKernel
 
-    def forward(self, active: Tensor, raw: Tensor, weights: Weights, convolutions: range) -> Passed:
-        """Take activations through residual blocks; the arguments are those of ``run_blocks``."""
-        shape, blocks = self.shape, self.shape.blocks_of(convolutions)
-        groups = shape.groups_for(len(active))
-        size = (2 * blocks + 1, groups, shape.threads, 2)
+    def forward(
+        self, active: Tensor, raw: Tensor, weights: Weights, convolutions: range
+    ) -> StageOutput:
+        """Take activations through residual blocks; the arguments are those of ``run_stage``."""
+        shape, blocks = self.shape, self.shape.residual_blocks_of(convolutions)
+        grid = shape.grid_for(len(active))
+        size = (2 * blocks + 1, grid, shape.threads, 2)
         signs = torch.empty(size, dtype=torch.int32, device=active.device)
-        passed = Passed(torch.empty_like(raw), torch.empty_like(active), signs)
+        output = StageOutput(torch.empty_like(raw), torch.empty_like(active), signs)
         scale, shift = weights.norms(convolutions)
         with torch.cuda.device_of(active):
             self._forward.launch(
-                groups,
+                grid,
                 active,
                 raw,
-                passed.active,
-                passed.raw,
-                weights.arranged(convolutions),
+                output.active,
+                output.raw,
+                weights.fragments(convolutions),
                 scale,
                 shift,
                 signs,
                 len(active),
                 blocks,
             )
-        return passed
+        return output
 
-    def back(
+    def backward(
         self,
         gradient: Tensor,
         signs: Tensor,
@@ -75,22 +78,22 @@ class BothWays:
 
         Args:
             gradient: of the sums that leave the last block, N x H x W x C, contiguous.
-            signs: kept on the way forward.
-            weights: as on the way forward.
-            convolutions: as on the way forward.
+            signs: kept by ``forward``.
+            weights: as for ``forward``.
+            convolutions: as for ``forward``.
             active_shortcut: whether the first block's shortcut begins after norm and leaky ReLU.
 
         Returns:
             The gradient of the sums that enter, or with a stem that of the images.
         """
-        found, blocks = torch.empty_like(gradient), self.shape.blocks_of(convolutions)
+        found, blocks = torch.empty_like(gradient), self.shape.residual_blocks_of(convolutions)
         before = range(convolutions.stop - 1 - 2 * blocks, convolutions.stop - 1)
         with torch.cuda.device_of(gradient):
-            self._back.launch(
-                self.shape.groups_for(len(gradient)),
+            self._backward.launch(
+                self.shape.grid_for(len(gradient)),
                 gradient,
                 found,
-                weights.arranged(convolutions, transposed=True),
+                weights.fragments(convolutions, transposed=True),
                 weights.norms(before)[0],
                 signs,
                 int(active_shortcut),
@@ -101,8 +104,8 @@ class BothWays:
 
 
 @cache
-def both_ways(shape: Shape, device: torch.device) -> BothWays | None:
+def differentiable_stage(shape: StageShape, device: torch.device) -> DifferentiableStage | None:
     """Compile the kernels for a shape; None where it does not fit, or cannot be compiled here."""
-    names = shape.program, f"{shape.program}_back"
+    names = shape.program, f"{shape.program}_backward"
     found = kernels_for(shape, device, f"{shape.program}.cu", names)
-    return None if found is None else BothWays(shape, *found)
+    return None if found is None else DifferentiableStage(shape, *found)

@@ -1,33 +1,33 @@
-"""The way back through a ResNet in training mode: from the averaged features to the parameters."""
+"""A ResNet's backward pass in training mode: from the averaged features to the parameters."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from upright.models.fused.layer import WholeLayers
-from upright.models.fused.weights import PADDED, Layers, Weights
+from upright.models.fused.training_layer import FusedLayers
+from upright.models.fused.weight_layout import PADDED, Layers, Weights
 from upright.models.resnet import SLOPE
 
-__all__ = ["WayBack", "as_parameters"]
+__all__ = ["BackwardPass", "as_parameters"]
 
 
-class WayBack:
+class BackwardPass:
     """From the gradient of the averaged features to those of all kernels and norms."""
 
     def __init__(
         self,
         layers: Layers,
         weights: Weights,
-        whole: WholeLayers,
+        fused: FusedLayers,
         active: list[Tensor | None],
         raw: list[Tensor],
         sums: Tensor,
-        aside: torch.cuda.Stream | None,
+        side_stream: torch.cuda.Stream | None,
     ) -> None:
         self.layers, self.weights, self.active, self.raw = layers, weights, active, raw
-        self.whole = whole
-        self.aside, self.kept = aside, list[Tensor]()
+        self.fused = fused
+        self.side_stream, self.kept = side_stream, list[Tensor]()
         kernel_values = sum(layers.kernel_sizes)
         zeros = torch.zeros(kernel_values + sums.numel(), device=sums.device)
         self.kernels = zeros[:kernel_values].split(layers.kernel_sizes)
@@ -40,15 +40,15 @@ class WayBack:
         found, skip = self.from_averages(gradient), None
         for block_number, block in reversed(list(enumerate(self.layers.blocks))):
             number = 2 * block_number + 1
-            stream, found = self.through(number + 1, found, skip)
-            shortcut = stream if block.activate_shortcut else None
-            _, found = self.through(number, found, None, shortcut, keep=False)
-            skip = None if block.activate_shortcut else stream
+            residual, found = self.through_layer(number + 1, found, skip)
+            shortcut = residual if block.activate_shortcut else None
+            _, found = self.through_layer(number, found, None, shortcut, keep=False)
+            skip = None if block.activate_shortcut else residual
         self.of_weights(0, self.through_norm(0, found, skip))
-        if self.aside is not None:
-            torch.cuda.current_stream().wait_stream(self.aside)
+        if self.side_stream is not None:
+            torch.cuda.current_stream().wait_stream(self.side_stream)
 
-    def through(
+    def through_layer(
         self,
         number: int,
         found: Tensor,
@@ -62,17 +62,17 @@ class WayBack:
         Gives the gradient of the convolution's output, to which ``skip`` was added, if it is to be
         kept, and that of what the norm before it gave.
         """
-        kernels = self.whole.kernels.get(number)
+        kernels = self.fused.kernels.get(number)
         if kernels is None or not kernels.takes(skip):
-            stream = self.through_norm(number, found, skip)
-            return stream, self.to_norm(number, stream, active_shortcut)
+            residual = self.through_norm(number, found, skip)
+            return residual, self.to_norm(number, residual, active_shortcut)
         scales, shifts = self.weights.scales, self.weights.shifts
         return kernels.backward(
             found,
             self.raw[number],
             (self.sums[number], self.norm_sums[number], scales[number]),
             skip,
-            self.whole.transposed[number],
+            self.fused.transposed[number],
             self.raw[number - 1],
             (self.sums[number - 1], scales[number - 1], shifts[number - 1]),
             active_shortcut,
@@ -83,7 +83,7 @@ class WayBack:
 
     def from_averages(self, gradient: Tensor) -> Tensor:
         """Through the average over pixels and the last leaky ReLU."""
-        from upright.models.fused.backward_kernels import pooled_gradient
+        from upright.models.fused.head_kernels import pooled_gradient
 
         return pooled_gradient(
             gradient,
@@ -100,7 +100,7 @@ class WayBack:
         self, number: int, gradient: Tensor, active_shortcut: Tensor | None = None
     ) -> Tensor:
         """Through convolution ``number`` and the leaky ReLU before it."""
-        from upright.models.fused.backward_kernels import gradient_before_norm
+        from upright.models.fused.convolution_backward_kernels import gradient_before_norm
 
         self.of_weights(number, gradient)
         return gradient_before_norm(
@@ -118,9 +118,10 @@ class WayBack:
         )
 
     def through_norm(self, number: int, gradient: Tensor, shortcut: Tensor | None = None) -> Tensor:
-        from upright.models.fused.backward_kernels import join
+        """Through the norm after convolution ``number``, with the gradient of a shortcut."""
+        from upright.models.fused.norm_kernels import norm_backward
 
-        return join(
+        return norm_backward(
             gradient,
             self.raw[number],
             self.sums[number],
@@ -132,7 +133,7 @@ class WayBack:
 
     def source(self, number: int) -> Tensor:
         """What convolution ``number`` read."""
-        from upright.models.fused.forward_kernels import activate
+        from upright.models.fused.norm_kernels import activate
 
         known = self.active[number]
         if known is not None:
@@ -143,18 +144,18 @@ class WayBack:
         return activate(self.raw[before], *norm, slope=SLOPE, epsilon=self.epsilon)
 
     def of_weights(self, number: int, gradient: Tensor) -> None:
-        """Sum the gradient of weights, for which nothing waits: beside the way back."""
-        from upright.models.fused.backward_kernels import gradient_of_weights
+        """Sum the gradient of weights, for which nothing waits: on a stream beside the rest."""
+        from upright.models.fused.convolution_backward_kernels import gradient_of_weights
 
         stride = self.layers.convolutions[number].stride[0]
         source, out = self.source(number), self.kernels[number]
-        if self.aside is None:
+        if self.side_stream is None:
             gradient_of_weights(source, gradient, out, stride=stride)
             return
         # The memory must not be given away before the other stream has read it.
         self.kept += [source, gradient]
-        self.aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.aside):
+        self.side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side_stream):
             gradient_of_weights(source, gradient, out, stride=stride)
 
 
