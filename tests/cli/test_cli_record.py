@@ -18,12 +18,12 @@ import upright
 from spaces import rigid
 from tiny_sets import shuffled, tiny
 from upright import evaluate, origin
-from upright.cli import evaluate as command
 from upright.cli import main
 from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.data.raw import RawSplit, split_digests
 from upright.evaluation import examine
+from upright.measure import measured
 from upright.origin import origin_on
 from upright.paper import cells as plan
 from upright.paper import reported
@@ -128,7 +128,7 @@ def test_the_commit_is_asked_for_before_the_work(run, upright_evaluate, monkeypa
         return examine(*args, **options)
 
     monkeypatch.setattr(origin, "commit_of", lambda _package: asked.append("commit") or "abc")
-    monkeypatch.setattr(command, "examine", noted)
+    monkeypatch.setattr(measured, "examine", noted)
     assert upright_evaluate(run.path, *OPTIONS) == (0, "")
     assert asked == ["commit", "evaluation"]
     assert recorded()[0].commit == "abc"

@@ -15,7 +15,7 @@ from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.evaluation import Question, examine
-from upright.measure import network
+from upright.measure import measured
 from upright.measure.results import DamagedRecord, Results
 from upright.paper.missing import make_missing, undone
 from upright.records import read
@@ -230,7 +230,7 @@ def test_what_is_recorded_is_what_the_evaluation_was_told(tmp_path, tasks, monke
         told.append(question)
         return examine(model, data, question, **options)
 
-    monkeypatch.setattr(network, "examine", noted)
+    monkeypatch.setattr(measured, "examine", noted)
     records = perform(replace(tasks[0], test_images=5), tmp_path, device=CPU)
     for record, asked in zip(records, told, strict=True):
         assert record.evaluation["space"] == str(asked.space)
