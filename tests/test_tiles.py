@@ -12,7 +12,7 @@ from torch import Tensor
 from bars import bars, trained_network
 from spaces import rigid
 from upright import Evaluation, GridSearch, Pose, SpatialPGD, evaluate
-from upright.tiles import Room, Rows, Tiles, is_out_of_memory
+from upright.tiles import Room, Tiles, is_out_of_memory
 
 COUNT = 40
 
@@ -25,7 +25,7 @@ class Machine:
         self.sizes: list[int] = []
         self.failures = 0
 
-    def __call__(self, poses: Pose, rows: Rows) -> Tensor:
+    def __call__(self, poses: Pose, rows: slice) -> Tensor:
         index = torch.arange(COUNT)[rows]
         value = poses.values.sum(-1) + index
         if self.random.random() < self.failing or value.numel() > self.fits:
@@ -138,7 +138,7 @@ def test_the_words_of_runtimes_for_a_lack_of_memory_are_known(words: str) -> Non
     assert is_out_of_memory(Fail(words))
     machine, room = Machine(0), Room(8)
 
-    def first_fails(poses: Pose, rows: Rows) -> Tensor:
+    def first_fails(poses: Pose, rows: slice) -> Tensor:
         if not machine.sizes and not machine.failures:
             machine.failures += 1
             raise Fail(words)
@@ -149,7 +149,7 @@ def test_the_words_of_runtimes_for_a_lack_of_memory_are_known(words: str) -> Non
 
 
 def test_other_errors_are_passed_on_as_they_are() -> None:
-    def broken(poses: Pose, rows: Rows) -> Tensor:
+    def broken(poses: Pose, rows: slice) -> Tensor:
         raise Fail(f"invalid graph for {len(poses)} poses of {rows}")
 
     with pytest.raises(Fail, match="invalid graph"):

@@ -11,10 +11,7 @@ from torch import Tensor
 
 from upright.pose import Pose
 
-__all__ = ["Room", "Rows", "Tiles", "images_at_once", "is_out_of_memory", "is_recording"]
-
-Rows = slice | Tensor
-"""Some of the images: consecutive ones, or one for each pose."""
+__all__ = ["Room", "Tiles", "images_at_once", "is_out_of_memory", "is_recording"]
 
 _PATIENCE = 8
 _PAUSES_SECONDS = (0.0, 0.02, 0.1, 0.3)
@@ -106,9 +103,9 @@ class Tiles:
     room: Room
     count: int
     device: torch.device
-    values: Callable[[Pose, Rows], Tensor]
-    """The values of one tile. Poses of shape (n,) belong to n rows, each to one of them; of shape
-    (m, 1), all to all."""
+    values: Callable[[Pose, slice], Tensor]
+    """The values of one tile, tries x some of the images, which follow each other. Poses have the
+    same shape, or (tries, 1) where all images share them."""
     done: Callable[[int], None] = lambda _: None
     """Told of the images of each tile that fitted."""
 
@@ -116,14 +113,15 @@ class Tiles:
         pose = pose.to(self.device)  # once: a copy from the host waits
         if pose.values.requires_grad and len(pose.shape) > 1:
             pose = pose.like(pose.values.expand(-1, self.count, -1))  # each image has its own slope
-        if len(pose.shape) > 1 and pose.shape[-1] == 1:
-            return self._block(pose[..., 0], 0, self.count)
-        row = torch.arange(self.count, device=self.device).expand(pose.shape)
-        values = self._pairs(pose.like(pose.values.flatten(0, -2)), row.reshape(-1))
-        return values.reshape(*pose.shape, *values.shape[1:])
+        tries = pose.like(pose.values.reshape(-1, *pose.values.shape[-2:]))
+        values = self._block(tries, 0, self.count)
+        return values.reshape(*pose.shape[:-1], *values.shape[1:])
 
     def _block(self, poses: Pose, start: int, stop: int) -> Tensor:
-        """Score every pose on every image from start to stop: poses x images."""
+        """Score the images from start to stop: tries x images.
+
+        Images stay in their order, with all tries for one after another: none has to be copied.
+        """
         batch, count = self.room.batch_size, stop - start
         if count > batch:
             edges = range(start, stop, batch)
@@ -132,19 +130,11 @@ class Tiles:
         if len(poses) * count > batch and len(poses) > 1:
             groups = poses.split(max(1, batch // count))
             return torch.cat([self._block(group, start, stop) for group in groups])
-        values = self._try(poses[:, None], slice(start, stop), len(poses) * count)
+        own = poses if poses.shape[-1] == 1 else poses[:, start:stop]
+        values = self._try(own, slice(start, stop), len(poses) * count)
         return self._block(poses, start, stop) if values is None else values
 
-    def _pairs(self, poses: Pose, rows: Tensor) -> Tensor:
-        """Score each pose on the image in its row."""
-        batch = self.room.batch_size
-        if len(poses) > batch:
-            parts = zip(poses.split(batch), rows.split(batch), strict=True)
-            return torch.cat([self._pairs(*part) for part in parts])
-        values = self._try(poses, rows, len(poses))
-        return self._pairs(poses, rows) if values is None else values
-
-    def _try(self, poses: Pose, rows: Rows, images: int) -> Tensor | None:
+    def _try(self, poses: Pose, rows: slice, images: int) -> Tensor | None:
         """Score one tile of so many images; None where they did not fit."""
         try:
             values = self._tile(poses, rows)
@@ -155,7 +145,7 @@ class Tiles:
         self.done(images)
         return values
 
-    def _tile(self, poses: Pose, rows: Rows) -> Tensor:
+    def _tile(self, poses: Pose, rows: slice) -> Tensor:
         """Score one tile; where a gradient is asked, it is taken at once.
 
         The result then is the linear function that has the value and the gradient of the score: the

@@ -15,7 +15,7 @@ from upright.attacks import WorstCase
 from upright.checks import Model, check_numbers
 from upright.logits import Asker
 from upright.pose import Pose
-from upright.tiles import Room, Rows, Tiles
+from upright.tiles import Room, Tiles
 from upright.warp import warp
 
 __all__ = [
@@ -183,7 +183,7 @@ class WorstLoss:
         shared = (*at[:-1], 0) if pose.shape[-1] == 1 else at
         return named_image(place, pose[shared])
 
-    def _ranks(self, pose: Pose, rows: Rows) -> Tensor:
+    def _ranks(self, pose: Pose, rows: slice) -> Tensor:
         """Rank one tile."""
         images, labels = self.images[rows], self.labels[rows]
         moved = self.move(images, pose)

@@ -15,7 +15,7 @@ from upright.objective.criterion import Criterion, losses_of
 from upright.objective.product import Objective, Target
 from upright.pose import Pose
 from upright.space import Space
-from upright.tiles import Room, Rows, Tiles, images_at_once
+from upright.tiles import Room, Tiles, images_at_once
 
 __all__ = ["Search", "repeated", "room_for"]
 
@@ -103,12 +103,12 @@ class Search:
         values = Tiles(self.room, len(self.copies), self.images.device, tile)(pose)
         return values.unbind(-1) if len(targets) > 1 else (values,)
 
-    def _tile(self, targets: tuple[Target, ...], pose: Pose, rows: Rows) -> Tensor:
+    def _tile(self, targets: tuple[Target, ...], pose: Pose, rows: slice) -> Tensor:
         logits = self._logits(pose, rows)
         values = [self._value(target, logits, rows) for target in targets]
         return torch.stack(values, -1) if len(values) > 1 else values[0]
 
-    def _logits(self, pose: Pose, rows: Rows, *, with_originals: bool = False) -> Tensor:
+    def _logits(self, pose: Pose, rows: slice, *, with_originals: bool = False) -> Tensor:
         """The logits under a pose; on the way also those of the originals, in the same call."""
         moved = self.move(self.copies[rows], pose)
         asked = moved.flatten(0, -4)
@@ -119,7 +119,7 @@ class Search:
             answers = self.ask(asked)
         return answers.reshape(*moved.shape[:-3], -1)
 
-    def _value(self, target: Target, logits: Tensor, rows: Rows) -> Tensor:
+    def _value(self, target: Target, logits: Tensor, rows: slice) -> Tensor:
         if target == "cross-entropy":
             return losses_of(self.criterion, logits, self.wanted[rows])
         assert self.objective.penalty is not None
