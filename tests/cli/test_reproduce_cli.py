@@ -15,6 +15,7 @@ from upright.cli import main
 from upright.cli import reproduce as command
 from upright.measure import results as results_module
 from upright.measure.results import Results
+from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
@@ -201,7 +202,7 @@ def test_a_wheel_has_the_records_where_the_package_looks_for_them():
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
 def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
     """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
-    tables = fill_tables(select(), Results(ROOT / "results").read())
+    tables = fill_tables(INVARIANCE, select(INVARIANCE), Results(ROOT / "results").read())
     text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
         "headline": headline_to_markdown(tables),

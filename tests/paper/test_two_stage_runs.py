@@ -17,6 +17,7 @@ from upright.cli import reproduce as command
 from upright.evaluation import Oracle
 from upright.measure.results import Results
 from upright.objective import LocNet, Objective
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.records import read
 from upright.sources import StnPlus, load_locator
@@ -146,7 +147,7 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, s
     local = LocalEngine(runs=runs, device=CPU, checkpoint_every=3)
     expected = Results(tmp_path / "undisturbed")
     other = LocalEngine(runs=tmp_path / "other", device=CPU)
-    assert make_missing(tasks, other, expected) == ()
+    assert make_missing(INVARIANCE, tasks, other, expected) == ()
     results = Results(tmp_path / "results")
     passes = {"left": step}
 
@@ -157,9 +158,9 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, s
     for number in range(1, 13):
         plan[number] = stop
     with pytest.raises(KeyboardInterrupt):
-        make_missing(tasks, local, results)
+        make_missing(INVARIANCE, tasks, local, results)
     assert results.read() == ()
-    assert make_missing(tasks, local, results) == ()
+    assert make_missing(INVARIANCE, tasks, local, results) == ()
     assert told(results) == told(expected)
 
 
@@ -172,7 +173,7 @@ def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
     ]
     results = Results(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=4)
-    failures = make_missing(tasks_of(bad), local, results)
+    failures = make_missing(INVARIANCE, tasks_of(bad), local, results)
     assert [failure.task.recipe for failure in failures] == [bad[1], bad[3]]
     assert all("no longer finite" in failure.reason for failure in failures)
     assert len(results.read()) == 2

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from upright.checks import Model
 from upright.data import LabelledImages, load_data
 from upright.evaluation import Question
 from upright.evaluation.composed import each_network
 from upright.models import in_half_precision
-from upright.train import Recipe
+from upright.train import Plan
 
 __all__ = ["in_precision", "load_images", "question_of_run"]
 
 
-def question_of_run(recipe: Recipe) -> Question:
-    """Give the paper's question, without attacks, on images of the size that a run trained on."""
-    return Question(resize=recipe.resize, center_crop=recipe.center_crop, view=recipe.view)
+def question_of_run(recipe: Plan, asked: Question | None = None) -> Question:
+    """Ask on images of the size that a run trained on; by default the paper's question.
+
+    The attack uncovers what a LocNet was trained to look at, where there is one.
+    """
+    asked, run = asked or Question(), recipe.main
+    return replace(
+        asked,
+        resize=run.resize,
+        center_crop=run.center_crop,
+        view=run.view,
+        fill=recipe.locnet_fill or asked.fill,
+    )
 
 
 def load_images(question: Question, data: str) -> LabelledImages:
