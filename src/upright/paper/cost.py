@@ -166,8 +166,9 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
     records = [each for each in records if each.model == network]
     if not records:
         return _UNKNOWN
-    networks = len(task.recipe.runs)
-    images = networks * (task.test_images or KNOWN[task.recipe.main.data].counts["test"])
+    networks, images = len(task.recipe.runs), _images(task, records)
+    if images is None:
+        return _UNKNOWN
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
     for question in questions_of(task.recipe, task.attacks, precision, question=task.question):
@@ -177,8 +178,16 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
             record.evaluate_seconds / (record.images * _passes(tuple(record.measured)))
             for record in same or records
         ]
-        seconds += statistics.median(rates) * images * question.passes_per_image
+        seconds += statistics.median(rates) * networks * images * question.passes_per_image
     return _Time(seconds, basis)
+
+
+def _images(task: Task, records: Iterable[Record]) -> int | None:
+    """How many are evaluated; None where neither the task nor a record of the same data says so."""
+    name = task.recipe.main.data
+    if task.test_images is not None or name in KNOWN:
+        return task.test_images or KNOWN[name].counts["test"]
+    return max((each.images for each in records if each.dataset == name), default=None)
 
 
 def _has_measured(record: Record, question: Question) -> bool:

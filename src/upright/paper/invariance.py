@@ -295,6 +295,7 @@ INVARIANCE = Paper(
     training=_TRAINING,
     batches=(64, 128),
     weights=_WEIGHTS,
+    command="upright reproduce",
     baseline=_baseline,
     misprints=_MISPRINTS,
     caveat=_caveat,

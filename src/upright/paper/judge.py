@@ -110,7 +110,8 @@ class Judge:
         return pooled_spread(alike, metric.lower())
 
     def _command(self, table: str, dataset: str, method: str, measured: Estimate | None) -> str:
-        if measured is not None and measured.n >= self.seeds:
+        full = measured is not None and measured.n >= self.seeds
+        if full or not self.paper.command:
             return ""
-        words = ["upright", "reproduce", "--table", table, "--dataset", dataset, "--method", method]
-        return shlex.join([*words, "--seeds", str(self.seeds)])
+        asked = ["--table", table, "--dataset", dataset, "--method", method]
+        return f"{self.paper.command} {shlex.join([*asked, '--seeds', str(self.seeds)])}"

@@ -96,6 +96,9 @@ class Paper:
     seeds: int = 5
     """Over how many runs its means and standard errors are."""
 
+    command: str = ""
+    """What a shell is told to make its runs, before ``--table`` and the rest; empty for nothing."""
+
     baseline: Callable[[Method], str | None] = _no_baseline
     """The name of the method whose error a method reduces, None where there is none."""
     misprints: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
