@@ -10,7 +10,8 @@ from upright.report.headline import headline_to_markdown
 
 def table(*records):
     """The lines of the table, each as its cells; and the sentence below it."""
-    text = headline_to_markdown(fill_tables(INVARIANCE, select(INVARIANCE), records))
+    tables = fill_tables(INVARIANCE, select(INVARIANCE), records)
+    text = headline_to_markdown(tables, INVARIANCE.headline, paper_seeds=5)
     lines, _, below = text.partition("\n\n")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines()]
     return {row[0]: row[1:] for row in cells}, below.strip()

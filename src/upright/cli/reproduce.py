@@ -120,7 +120,8 @@ class Reproduce:
         else:
             with self._engine() as engine:
                 failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
-        tables = fill_tables(_PAPER, layouts, results.read(), seeds=self.seeds)
+            records = results.read()
+        tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
         deliver([printing(lambda: self._show(tables, console)), *self._files(tables)])
         if failed:
             raise SystemExit(1)
@@ -214,10 +215,13 @@ def _markdown(tables: Sequence[Table]) -> str:
 
 
 def _sections(tables: Sequence[Table]) -> dict[str, str]:
+    headline = _PAPER.headline
     return {
-        "headline": headline_to_markdown(tables),
+        "headline": ""
+        if headline is None
+        else headline_to_markdown(tables, headline, paper_seeds=_PAPER.seeds),
         "summary": summary_to_markdown(summarise(tables)),
-        "methods": methods_to_markdown(tables),
+        "methods": methods_to_markdown(tables, metric=_PAPER.decisive),
         "tables": _markdown(tables),
     }
 

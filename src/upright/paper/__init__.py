@@ -20,6 +20,7 @@ from upright.paper.paper import Figure, Layout, Method, Paper
 from upright.paper.reported import PrintedNumber
 from upright.paper.reported import all_reported as _all_reported
 from upright.paper.reported import paper_rows as _paper_rows
+from upright.paper.reported import reported as _reported
 from upright.records import Record, Reported
 from upright.train import Plan
 
@@ -58,7 +59,7 @@ def reported(
     >>> reported("cifar10", "KL(rob, Wo-10)", "grid-775").mean
     0.7747
     """
-    return next(iter(_all_reported(paper, dataset, method, metric)), None)
+    return _reported(paper, dataset, method, metric)
 
 
 def all_reported(

@@ -21,6 +21,7 @@ from importlib.resources import files
 from upright.attacks import SpatialPGD
 from upright.objective import LocNet, Objective
 from upright.paper.paper import Figure, Layout, Method, Paper
+from upright.report.headline import Headline
 
 __all__ = ["INVARIANCE"]
 
@@ -252,6 +253,19 @@ _FIGURES = (
 )
 
 
+_HEADLINE = Headline(
+    methods={
+        "std": "usual training",
+        "std*": "random turns and shifts",
+        "AT(rob,Wo-10)": "the worst of 10 poses",
+        "KL(rob,Wo-10)": "that, with a penalty",
+        "L2(rob,Wo-10)": "that, with another",
+        "KL-C(mix,S-PGD)": "the paper's best on CIFAR-10",
+    },
+    datasets=("CIFAR-10", "SVHN", "CIFAR-100"),
+)
+
+
 def _climbs(method: Method) -> bool:
     return isinstance(method.objective.attack, SpatialPGD)
 
@@ -295,6 +309,7 @@ INVARIANCE = Paper(
     training=_TRAINING,
     batches=(64, 128),
     weights=_WEIGHTS,
+    headline=_HEADLINE,
     command="upright reproduce",
     baseline=_baseline,
     misprints=_MISPRINTS,

@@ -12,6 +12,7 @@ from typing import Any
 
 from upright.evaluation import Question
 from upright.objective import AnyObjective, LocNet, Objective
+from upright.report.headline import Headline
 from upright.train import Recipe
 
 __all__ = ["Figure", "Layout", "Method", "Paper", "spelled"]
@@ -96,6 +97,8 @@ class Paper:
     seeds: int = 5
     """Over how many runs its means and standard errors are."""
 
+    headline: Headline | None = None
+    """What a front page shows of it."""
     command: str = ""
     """What a shell is told to make its runs, before ``--table`` and the rest; empty for nothing."""
 
