@@ -35,10 +35,10 @@ from typing import Any, Literal
 
 from upright.data.known import KNOWN
 from upright.evaluation.question import LATER
-from upright.paper.paper import Paper
+from upright.paper.paper import Method, Paper
 from upright.paper.reported import reported
 from upright.records import Record
-from upright.train import Pair, Plan
+from upright.train import Pair, Plan, Recipe
 from upright.train.pair import plan_from_json
 from upright.warp import Fill
 
@@ -62,16 +62,18 @@ def wanted(paper: Paper, dataset: str, method: str) -> tuple[Plan, ...]:
     Seed 0, float32. The method is as the paper spells it.
     """
     asked = paper.method(method)
-    if asked.locnet is not None:
-        first = paper.recipe(dataset, asked.locnet)
-        return tuple(
-            Pair(locnet=first, classifier=each.main, oracle=asked.oracle)
-            for each in wanted(paper, dataset, str(asked.objective))
-        )
-    objective, weight = asked.objective.canonical(), chosen_weight(paper, dataset, method)
+    alone = _classifiers(paper, dataset, asked)
+    if asked.locnet is None:
+        return alone
+    first = paper.recipe(dataset, asked.locnet)
+    return tuple(Pair(locnet=first, classifier=each, oracle=asked.oracle) for each in alone)
+
+
+def _classifiers(paper: Paper, dataset: str, method: Method) -> tuple[Recipe, ...]:
+    objective, weight = method.objective.canonical(), _chosen(paper, dataset, method)
     if weight is not None:
         objective = replace(objective, weight=weight)
-    recipe = paper.recipe(dataset, objective, asked.model)
+    recipe = paper.recipe(dataset, objective, method.model)
     if objective.penalty is not None or not paper.batches:
         return (recipe,)
     return tuple(replace(recipe, batch=batch) for batch in paper.batches)
@@ -83,10 +85,13 @@ def chosen_weight(paper: Paper, dataset: str, method: str) -> float | None:
 
     Networks of other kinds were trained without a penalty.
     """
-    objective = paper.method(method).objective
-    if objective.penalty is None:
+    return _chosen(paper, dataset, paper.method(method))
+
+
+def _chosen(paper: Paper, dataset: str, method: Method) -> float | None:
+    if method.objective.penalty is None:
         return None
-    return paper.weights.get((dataset, str(objective.canonical())))
+    return paper.weights.get((dataset, str(method.objective.canonical())))
 
 
 def with_run(
