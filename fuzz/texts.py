@@ -17,7 +17,8 @@ from upright.attacks import parse_attack
 from upright.cli import options as cli_options
 from upright.data import load_data
 from upright.models import build_network
-from upright.objective import Objective, known_objective, name_penalty, notation
+from upright.objective import Objective, known_objective, name_penalty
+from upright.objective.notation import REGULARIZERS
 from upright.penalties import L2
 from upright.sources import load_model
 
@@ -40,7 +41,7 @@ def _attack(data: bytes, _: Path) -> None:
 
 
 def _penalty(data: bytes, _: Path) -> None:
-    with mock.patch.dict(notation._REGULARIZERS):
+    with mock.patch.object(REGULARIZERS, "_entries", dict(REGULARIZERS._entries)):
         name_penalty(_text(data), L2(scale=3.0))
         assert Objective.parse(f"{_text(data)}(rob, rnd)").penalty == L2(scale=3.0)
 
