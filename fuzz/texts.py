@@ -98,12 +98,12 @@ def _environment(data: bytes, folder: Path) -> None:
 def _arguments(data: bytes, folder: Path) -> None:
     """All of the command line but for the work itself, which may take as long as it is told to."""
     stub = mock.Mock(side_effect=ValueError("no work is done here"))
-    names = ("train.train_together", "evaluate.load_model", "data.fetch_set")
+    names = ("cli.train.train_together", "measure.measured.load_model", "cli.data.fetch_set")
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(mock.patch.dict(os.environ, UPRIGHT_DATA=str(folder)))
         for name in names:
-            stack.enter_context(mock.patch(f"upright.cli.{name}", stub))
+            stack.enter_context(mock.patch(f"upright.{name}", stub))
         _run(_arguments_of(data))
 
 

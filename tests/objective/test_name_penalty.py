@@ -130,7 +130,7 @@ def test_penalty_without_a_name_is_not_written_as_another() -> None:
 
 @pytest.mark.parametrize("name", ["KL", "two words", ""])
 def test_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="choose another name|not a word"):
+    with pytest.raises(ValueError, match=r"choose another name|not a word"):
         name_penalty(name, Widest())
 
 
