@@ -285,7 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_whole(options.markdown, page.encode())
     drawing = figure(measured.points) if options.figure is not None else None
     if drawing is not None:
-        drawing.write(options.figure)
+        write_whole(options.figure / f"{drawing.name}.svg", drawing.svg.encode())
 
 
 def _options() -> argparse.ArgumentParser:
