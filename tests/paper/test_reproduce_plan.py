@@ -15,8 +15,8 @@ from spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective, parse_objective
-from upright.paper import INVARIANCE, paper_method, wanted
-from upright.paper.cells import chosen_weight
+from upright.paper import INVARIANCE, paper_method, reported, wanted, with_reported
+from upright.paper.cells import chosen_weight, recipe_of
 from upright.paper.missing import missing_tasks
 from upright.paper.needs import figure_recipes, table_needs
 from upright.paper.tables import fill_tables, select
@@ -368,3 +368,15 @@ def test_a_pair_says_whether_it_is_an_oracle():
     del values["oracle"]
     with pytest.raises(ValueError, match="not a pair of recipes"):
         plan_from_json(values)
+
+
+def test_the_paper_s_number_stands_beside_rounded_weights_which_fill_no_cell():
+    recipe = wanted("cifar10", "std")[0]
+    exact = made_up_record(recipe, {"nat": 0.9, "wo-3": 0.1}, data_variant="official")
+    rounded = replace(exact, evaluation={**exact.evaluation, "weights": "bfloat16"})
+    for record in (exact, rounded):
+        assert with_reported(record).reported == {"nat": reported("cifar10", "std", "nat")}
+        unknown = replace(record, data_variant=None)  # perhaps not all images
+        assert with_reported(unknown).reported == {}
+    assert recipe_of(INVARIANCE, exact) is not None
+    assert recipe_of(INVARIANCE, rounded) is None
