@@ -199,6 +199,13 @@ def test_a_wheel_has_the_records_where_the_package_looks_for_them():
     assert Results(ROOT / built.popitem()[0]).read()
 
 
+def test_help_names_what_the_paper_has(capsys):
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    text = capsys.readouterr().out
+    assert all(name in text for name in (*INVARIANCE.figure_names, *INVARIANCE.datasets))
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
 def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
     """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""

@@ -5,7 +5,7 @@ Why does a cell say what it says? Look, in this order:
 1. ``cells``: which runs fill it (``wanted``), and which records are of them (``recipe_of``).
 2. ``judge``: what is shown of those records, and how it stands beside the paper: agrees, above or
    short. A chosen λ, a misprint and a caveat are told there.
-3. ``reported``: which of the paper's numbers is compared with; ``invariance.csv`` has them all.
+3. ``numbers``: which of those that the paper reports counts; ``invariance.csv`` has them all.
 4. ``invariance``: what this paper is, as one value; another is one more file (docs/add/paper.md).
 5. ``needs``, ``missing``, ``todo``, ``cost``: what is to be run for it, and how long that takes.
 
@@ -16,11 +16,11 @@ from upright.paper.cells import paper_method as _paper_method
 from upright.paper.cells import wanted as _wanted
 from upright.paper.cells import with_reported as _with_reported
 from upright.paper.invariance import INVARIANCE
+from upright.paper.numbers import PrintedNumber
+from upright.paper.numbers import all_reported as _all_reported
+from upright.paper.numbers import paper_rows as _paper_rows
+from upright.paper.numbers import reported as _reported
 from upright.paper.paper import Figure, Layout, Method, Paper
-from upright.paper.reported import PrintedNumber
-from upright.paper.reported import all_reported as _all_reported
-from upright.paper.reported import paper_rows as _paper_rows
-from upright.paper.reported import reported as _reported
 from upright.records import Record, Reported
 from upright.train import Plan
 

@@ -35,8 +35,8 @@ from typing import Any, Literal
 
 from upright.data.known import KNOWN
 from upright.evaluation.question import LATER
+from upright.paper.numbers import reported
 from upright.paper.paper import Method, Paper
-from upright.paper.reported import reported
 from upright.records import Record
 from upright.train import Pair, Plan, Recipe
 from upright.train.pair import plan_from_json

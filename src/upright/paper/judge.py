@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import cache
 
 from upright.paper.cells import by_recipe, chosen_weight, wanted
+from upright.paper.numbers import misprint_of, printed, reported
 from upright.paper.paper import Layout, Paper
-from upright.paper.reported import misprint_of, printed, reported
 from upright.records import Record, Reported
 from upright.report import Cell, Difference, Estimate
 from upright.report.compare import (

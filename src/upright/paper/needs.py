@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from upright.paper.cells import wanted
+from upright.paper.numbers import printed
 from upright.paper.paper import Figure, Layout, Paper, spelled
-from upright.paper.reported import printed
 from upright.train import Plan, Recipe
 
 __all__ = ["Need", "figure_needs", "figure_recipes", "table_needs"]

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from upright.paper.judge import Judge
+from upright.paper.numbers import printed
 from upright.paper.paper import Layout, Paper, spelled
-from upright.paper.reported import printed
 from upright.records import Record
 from upright.report import Cell, Column, Row, Table
 
