@@ -29,7 +29,7 @@ import torch
 from timing import machine, write_json
 
 from upright.files import lock
-from upright.measure.results import Results
+from upright.measure.record_folder import RecordFolder
 from upright.objective import parse_objective
 from upright.paper.missing import make_missing, undone
 from upright.records import Record
@@ -85,7 +85,11 @@ class Stage:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         from ray.cluster_utils import Cluster
 
-        self.tasks, self.runs, self.results = tasks, folder / "runs", Results(folder / "results")
+        self.tasks, self.runs, self.results = (
+            tasks,
+            folder / "runs",
+            RecordFolder(folder / "results"),
+        )
         self._node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
         head = {**self._node, "num_cpus": 0, "include_dashboard": False}
         self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
@@ -150,7 +154,7 @@ def drive(address: str, runs: Path, results: Path, tasks: list[Task]) -> None:
     with ray_engine(
         runs=runs, address=address, checkpoint_every=CHECKPOINT_EVERY, say=print
     ) as engine:
-        for failure in make_missing(tasks, engine, Results(results), say=print):
+        for failure in make_missing(tasks, engine, RecordFolder(results), say=print):
             print(f"failed: {failure.task}: {failure.reason}")
 
 
@@ -164,7 +168,7 @@ def disturb(stage: Stage, kills: int, chance: random.Random) -> list[Kill]:
             step = newest_step(run_folder(task, stage.runs))
             dead = any(kill.attempt == claim.attempt for kill in killed)
             # Most attempts may get a little further, or the sweep would take for ever.
-            further = step > claim.step or step == task.recipe.total_steps
+            further = step > claim.step or step == task.plan.total_steps
             due = chance.random() < (0.2 if further else 0.01)
             if due and not dead and stage.driver.is_alive():
                 killed.append(Kill(chance.choice(VICTIMS), task, claim.attempt, step))
@@ -209,7 +213,7 @@ def judge(
     expected = {record.recipe_hash: timeless(record) for record in undisturbed}
     return {
         "records": len(records),
-        "lost": sum(counts[task.recipe.hash] == 0 for task in tasks),
+        "lost": sum(counts[task.plan.hash] == 0 for task in tasks),
         "twice": sum(count - 1 for count in counts.values()),
         "unequal": sum(timeless(each) != expected.get(each.recipe_hash) for each in records),
     }
@@ -225,13 +229,13 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
         batch=8,
     )
     tasks = [
-        Task(recipe=replace(recipe, seed=each), attacks=("grid-5x5x11",), test_images=100)
+        Task(plan=replace(recipe, seed=each), attacks=("grid-5x5x11",), test_images=100)
         for each in range(runs)
     ]
     torch.set_num_threads(1)  # as Ray's workers: more would round otherwise
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plain = Results(folder / "undisturbed")
+        plain = RecordFolder(folder / "undisturbed")
         engine = LocalEngine(
             runs=folder / "other-runs",
             device=torch.device("cpu"),

@@ -23,7 +23,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from upright.measure.results import Results
+from upright.measure.record_folder import RecordFolder
 from upright.paper.cells import wanted
 from upright.paper.missing import make_missing
 from upright.paper.reported import reported
@@ -57,13 +57,13 @@ class OneChange:
             for method in self.method
             for change in self.change
         }
-        results = Results(self.results)
+        results = RecordFolder(self.results)
         engine = LocalEngine(
             runs=self.runs, device=torch.device(self.device), together=self.together
         )
         attacks = self.attack or ("grid-775",)
         tasks = [
-            Task(recipe=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
+            Task(plan=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
         ]
         for failure in make_missing(tasks, engine, results, say=print):
             print(f"failed: {failure.task}: {failure.reason}")

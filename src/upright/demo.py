@@ -28,7 +28,7 @@ from upright.attacks import GridSearch, usual_grid
 from upright.evaluation import Question
 from upright.measure import FinishedRun, Loaded, choose_shown, load_images, measure, save_answers
 from upright.objective import parse_objective
-from upright.records import append
+from upright.record_files import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
 from upright.space import PAPER, Space

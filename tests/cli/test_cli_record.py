@@ -27,7 +27,7 @@ from upright.measure import measured
 from upright.origin import origin_on
 from upright.paper import cells as plan
 from upright.paper import reported
-from upright.records import read
+from upright.record_files import read
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
 

@@ -12,7 +12,7 @@ from tiny_runs import Call, colours, command_beside_colours, register_tiny, save
 from upright import Space, evaluate
 from upright.cli.options import _families_in
 from upright.families import FAMILIES, Axis
-from upright.records import read
+from upright.record_files import read
 from upright.report.asked import unlike_the_paper
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory

@@ -12,7 +12,7 @@ import pytest
 from tiny_zoo import NAME
 from upright import zoo
 from upright.cli import main
-from upright.records import read
+from upright.record_files import read
 from upright.train import Recipe
 from upright.zoo import Entry
 from upright.zoo.card import write_card

@@ -24,7 +24,7 @@ from tiny_runs import (
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.evaluation import Oracle
 from upright.objective import LocNet, LocNetLoss
-from upright.records import read
+from upright.record_files import read
 from upright.report.asked import unlike_the_paper
 from upright.train import Recipe, load_network, train
 

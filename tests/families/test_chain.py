@@ -296,4 +296,4 @@ class TestErrors:
 
     def test_axes_of_all_families_are_told_apart(self) -> None:
         chain = Chain(tuple(kind() for kind in FAMILIES.values()))
-        assert len(chain.columns) == len(chain.axes)
+        assert len(chain.column_of) == len(chain.axes)

@@ -256,7 +256,7 @@ def test_a_run_is_trained_and_evaluated_by_the_text(text: str, upright: Call) ->
     assert direct.worst_pose is not None
     chain = direct.worst_pose.chain
     assert result["details"]["attacks"]["wo-3"]["worst_pose"] == {
-        name: getattr(direct.worst_pose, name).tolist() for name in chain.columns
+        name: getattr(direct.worst_pose, name).tolist() for name in chain.column_of
     }
     record = json.loads(Path("records.jsonl").read_text())
     assert record["evaluation"]["space"] == record["recipe"]["space"] == str(Space.of(text))

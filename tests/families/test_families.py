@@ -402,7 +402,7 @@ class TestOfOnesOwn:
             text, grid = "light(0..0.5) rotate(10)", "grid-" + "x".join(["3"] * (len(names) + 1))
             found = evaluate(model, data, space=text, attacks=[grid, "wo-3", "s-pgd"])
             chain = found.attacks[grid].worst_pose.chain
-            assert list(chain.columns) == [*names, "angle"]
+            assert list(chain.column_of) == [*names, "angle"]
             assert Space.of(str(chain)) == Space.of(text)
             RegularizedLoss("KL(rob, S-PGD)", text)(model, *data).total.backward()
             assert Random(text)(data[0]).shape == data[0].shape

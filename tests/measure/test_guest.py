@@ -24,7 +24,8 @@ from upright.measure.guest import weights_digest
 from upright.paper.missing import missing_tasks
 from upright.paper.tables import fill_tables, select
 from upright.pose import Pose
-from upright.records import Record, from_json, read, to_json
+from upright.record_files import read
+from upright.records import Record, from_json, to_json
 from upright.report.comparable import comparable
 from upright.report.page.sheet import methods_sheet
 from upright.report.runs import group_runs

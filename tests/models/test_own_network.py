@@ -15,8 +15,8 @@ from tiny_runs import Call, colours, command_beside_colours, newest, save_as_npz
 from upright import SuspiciousInput
 from upright.data import load_data
 from upright.factories import code_digest
-from upright.measure.record import digests_of
-from upright.records import read
+from upright.measure.measured import digests_of
+from upright.record_files import read
 from upright.train import Recipe, load_network, train, train_together
 from upright.train.network import build
 from upright.zoo import unpack

@@ -13,7 +13,7 @@ from upright.objective import Objective
 from upright.paper import cells as plan
 from upright.paper import paper_method
 from upright.paper.tables import fill_tables, select
-from upright.records import read
+from upright.record_files import read
 from upright.report.compare import estimate
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Estimate

@@ -13,7 +13,8 @@ from made_up import made_up_record, paper_recipe
 from spaces import rigid
 from upright.evaluation.question import LATER, Question
 from upright.paper.tables import fill_tables, select
-from upright.records import Record, append
+from upright.record_files import append
+from upright.records import Record
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
 from upright.report.comparable import setting_in_words
 from upright.report.page import read_contents, write_report

@@ -13,7 +13,8 @@ from PIL import Image
 
 import made_up_page as made_up
 from upright.cli import main
-from upright.records import append, to_json
+from upright.record_files import append
+from upright.records import to_json
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet

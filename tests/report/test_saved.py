@@ -14,7 +14,7 @@ from spaces import rigid_box
 from upright import Pose, evaluate, warp
 from upright.cli import main
 from upright.data import load_data
-from upright.records import read
+from upright.record_files import read
 from upright.report.saved import read_saved, record_id, write_saved
 from upright.sources import load_model
 from upright.space import Space

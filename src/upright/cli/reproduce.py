@@ -19,7 +19,7 @@ from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
-from upright.measure.results import Results
+from upright.measure.record_folder import RecordFolder
 from upright.origin import commit
 from upright.paper.layout import Layout
 from upright.paper.missing import figure_needs, make_missing, missing_tasks, table_needs
@@ -101,7 +101,7 @@ class Reproduce:
         commit()  # what is edited from now on is not what runs
         self._check()
         layouts = self._layouts()
-        results = Results.usual() if self.results is None else Results(self.results)
+        results = RecordFolder.usual() if self.results is None else RecordFolder(self.results)
         records = results.read()
         console = roomy_console()
         failed = False
@@ -151,7 +151,7 @@ class Reproduce:
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
 
-    def _run(self, tasks: Sequence[Task], results: Results, engine: Engine) -> bool:
+    def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""
         failures = make_missing(tasks, engine, results, say=say)
         for failure in failures:

@@ -1,4 +1,4 @@
-"""Results as tables for the terminal."""
+"""What was measured, as tables for the terminal."""
 
 from __future__ import annotations
 

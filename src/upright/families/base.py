@@ -168,10 +168,10 @@ def family(kind: _Kind) -> _Kind:
     return kind
 
 
-Entry = Tensor | float
+Element = Tensor | float
 
 
-def matrix_of(*rows: Sequence[Entry]) -> Tensor:
+def matrix_of(*rows: Sequence[Element]) -> Tensor:
     """Put matrices together, P x 3 x 3, from two or three rows of numbers and tensors of P values.
 
     Without a third row it is 0, 0, 1.

@@ -136,7 +136,7 @@ class Chain:
         return tuple(axis for each in self.families for axis in each.axes)
 
     @cached_property
-    def columns(self) -> dict[str, int]:
+    def column_of(self) -> dict[str, int]:
         """Where each axis lies, by its name."""
         return {axis.name: place for place, axis in enumerate(self.axes)}
 

@@ -13,21 +13,20 @@ import torch
 from upright.checks import Model
 from upright.evaluation import Precision, Question
 from upright.evaluation.question import named_attacks
-from upright.measure.measured import Loaded, Measured, measure
+from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
 from upright.measure.subject import FinishedRun
-from upright.measure.taken import load_images, question_of_run
 from upright.train import Plan
 
 __all__ = ["evaluation_precision", "measure_run", "questions_of", "state_name"]
 
 
-def evaluation_precision(recipe: Plan) -> Precision:
+def evaluation_precision(plan: Plan) -> Precision:
     """In which precision a run is evaluated: in float32, or half of it if it was trained so."""
-    return "float32" if recipe.main.precision == "float32" else "float16"
+    return "float32" if plan.main.precision == "float32" else "float16"
 
 
 def questions_of(
-    recipe: Plan, attacks: Sequence[str], precision: Precision, limit: int | None = None
+    plan: Plan, attacks: Sequence[str], precision: Precision, limit: int | None = None
 ) -> tuple[Question, ...]:
     """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
@@ -37,12 +36,12 @@ def questions_of(
     listed = {name: attack for name, attack in named.items() if not attack.climbs}
     climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
-        question_of_run(recipe.main),
+        question_of_run(plan.main),
         attacks=listed,
         only_accuracy=True,
         limit=limit,
         precision=precision,
-        fill=recipe.attack_fill,
+        fill=plan.attack_fill,
     )
     questions = (asked, replace(asked, attacks=climbing, precision="float32"))
     return tuple(each for each in questions if each.attacks) or questions[:1]
@@ -70,7 +69,7 @@ def measure_run(
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
     that was stopped is continued.
     """
-    questions, name = questions_of(run.recipe, attacks, precision, limit), run.recipe.main.data
+    questions, name = questions_of(run.plan, attacks, precision, limit), run.plan.main.data
     data = load_images(questions[0], name)
     for question in questions:
         loaded = Loaded(

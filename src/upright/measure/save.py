@@ -16,8 +16,7 @@ from torch import Tensor
 from upright.attacks import GridSearch, parse_attack
 from upright.evaluation import Evaluation, Question
 from upright.evaluation.answers import Answers, answers
-from upright.measure.measured import Loaded, Measured
-from upright.measure.record import digests_of
+from upright.measure.measured import Loaded, Measured, digests_of
 from upright.origin import origin_on
 from upright.pose import Pose
 from upright.report.saved import SavedModel, Shown, record_id, write_saved

@@ -14,12 +14,12 @@ from upright.objective.locnet import (
 )
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.notation import GRAMMAR, name_penalty
-from upright.objective.product import Batch, Objective, Target
+from upright.objective.product import BatchType, Objective, Target
 
 __all__ = [
     "GRAMMAR",
     "AnyObjective",
-    "Batch",
+    "BatchType",
     "Criterion",
     "LocNet",
     "LocNetLoss",

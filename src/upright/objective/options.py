@@ -18,13 +18,13 @@ from upright.penalties import Penalty
 
 __all__ = ["alike", "number", "read_option", "with_values", "without_options", "write_option"]
 
-Part = TypeVar("Part", bound=Attack | Penalty)
+Choice = TypeVar("Choice", bound=Attack | Penalty)
 
 _MARKS = frozenset(",()")
 """What the notation has for itself."""
 
 
-def read_option(part: Part, name: str, text: str) -> Part:
+def read_option(part: Choice, name: str, text: str) -> Choice:
     """Give a penalty or an attack with another value of one of its options."""
     field = part.options()[name]
     return with_values(part, {field: _read(_kind(part, field), text)})
@@ -57,7 +57,7 @@ def without_options(attack: Attack) -> Attack:
     return with_values(attack, defaults)
 
 
-def with_values(part: Part, values: dict[str, Any]) -> Part:
+def with_values(part: Choice, values: dict[str, Any]) -> Choice:
     """Give it with other values of fields."""
     return dataclasses.replace(part, **values) if values else part  # type: ignore[type-var]
 

@@ -86,7 +86,7 @@ def cost_of(
 
     Without it, that is all of them.
     """
-    runs = task.recipe.runs if train is None else train
+    runs = task.plan.runs if train is None else train
     training = [_training(run, records, hardware) for run in runs]
     evaluation = _evaluation(task, [each for each in records if each.hardware == hardware])
     seconds = [each.seconds for each in training if each.seconds is not None]
@@ -160,14 +160,14 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
 
 
 def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
-    records = [each for each in records if each.model == task.recipe.main.model]
+    records = [each for each in records if each.model == task.plan.main.model]
     if not records:
         return _UNKNOWN
-    networks = len(task.recipe.runs)
-    images = networks * (task.test_images or KNOWN[task.recipe.main.data].counts["test"])
+    networks = len(task.plan.runs)
+    images = networks * (task.test_images or KNOWN[task.plan.main.data].counts["test"])
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for question in questions_of(task.recipe, task.attacks, evaluation_precision(task.recipe)):
+    for question in questions_of(task.plan, task.attacks, evaluation_precision(task.plan)):
         same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from upright.measure.results import Results
+from upright.measure.record_folder import RecordFolder
 from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
 from upright.paper.figures import figure, figure_recipes
 from upright.paper.layout import Layout
@@ -69,7 +69,7 @@ def missing_tasks(
         if metric != "nat":
             names.append(metric.lower())
     tasks = (
-        Task(recipe=with_run(recipe, seed=seed, precision=precision), attacks=tuple(names))
+        Task(plan=with_run(recipe, seed=seed, precision=precision), attacks=tuple(names))
         for seed in range(seeds)
         for recipe, names in attacks.items()
     )
@@ -85,7 +85,7 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     recorded = _recorded(records)
     left = []
     for task in tasks:
-        run = (with_run(task.recipe, seed=0), task.recipe.main.seed, task.test_images)
+        run = (with_run(task.plan, seed=0), task.plan.main.seed, task.test_images)
         there = recorded.get(run, set())
         if not {"nat", *task.attacks} <= there:
             lacking = tuple(name for name in task.attacks if name not in there)
@@ -107,7 +107,7 @@ def _recorded(records: Iterable[Record]) -> dict[tuple[Plan, int, object], set[s
 def make_missing(
     tasks: Sequence[Task],
     engine: Engine,
-    results: Results,
+    results: RecordFolder,
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Failure, ...]:
@@ -136,4 +136,4 @@ def make_missing(
 
 
 def _is_of(task: Task, record: Record) -> bool:
-    return task.recipe.hash == record.recipe_hash and task.recipe.main.seed == record.seed
+    return task.plan.hash == record.recipe_hash and task.plan.main.seed == record.seed

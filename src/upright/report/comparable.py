@@ -95,10 +95,12 @@ def _most_alike(
     groups: dict[str, dict[Hashable, list[Record]]] = {}
     for record in records:
         groups.setdefault(record.dataset, {}).setdefault(alike(record), []).append(record)
-    return tuple(record for some in groups.values() for record in max(some.values(), key=_rank))
+    return tuple(
+        record for some in groups.values() for record in max(some.values(), key=_preference)
+    )
 
 
-def _rank(records: list[Record]) -> tuple[bool, int]:
+def _preference(records: list[Record]) -> tuple[bool, int]:
     runs = {record.recipe_hash for record in records}
     return any(record.reported for record in records), len(runs)
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 
 from upright.records import Record, Reported
-from upright.report.model import Basis, Difference, Estimate, Reduction, Source
+from upright.report.model import Difference, Estimate, Reduction, Source, SpreadBasis
 
 __all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_reduction"]
 
@@ -54,7 +54,7 @@ def difference(
     paper prints none, its runs are taken to spread like ours. With none of these, the spread is
     that of a fraction of so many test images.
     """
-    basis: Basis
+    basis: SpreadBasis
     if measured.stderr:
         basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
     elif pooled:

@@ -112,7 +112,7 @@ class Recipe(Plan):
 
     def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """Name the network's outputs: the classes of the data, or the columns of a pose."""
-        return tuple(self.space.chain.columns) if self.is_locnet else classes
+        return tuple(self.space.chain.column_of) if self.is_locnet else classes
 
     @property
     def is_locnet(self) -> bool:

@@ -170,7 +170,7 @@ class _Sweep:
 
     def _submit(self, job: _Job) -> None:
         job.attempts += 1
-        job.attempt = f"{self._token}-{job.task.recipe.hash}-{job.attempts}"
+        job.attempt = f"{self._token}-{job.task.plan.hash}-{job.attempts}"
         job.kept = kept(*job.folders)
         attempt = Attempt(
             task=job.task,
@@ -243,7 +243,7 @@ def _doing(job: _Job) -> Doing | None:
     return Doing(
         run=str(job.task),
         step=_step(job),
-        steps=job.task.recipe.total_steps,
+        steps=job.task.plan.total_steps,
         node=claim.node,
         attempt=job.attempts,
     )

@@ -30,7 +30,7 @@ def draw_along(exhibition: Exhibition) -> Drawing | None:
     drawing = Figure(figsize=(1.9 * across + 0.6, 3.4 * down), layout="constrained")
     panels = list(drawing.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
     first, last = float(values[0]), float(values[-1])
-    axis = shown.space.axes[shown.space.chain.columns[shown.along]]
+    axis = shown.space.axes[shown.space.chain.column_of[shown.along]]
     ticks = sorted({first, 0.0, last})
     for axes, model, title in zip(panels, models, titles(models), strict=False):
         wrong = model.predicted_along != shown.labels[:, None]

@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from upright.files import write_whole
-from upright.records import Damage, Record, read, read_folder
+from upright.record_files import Damage, read, read_folder
+from upright.records import Record
 from upright.report.data import runtime_points
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES

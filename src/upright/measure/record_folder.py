@@ -7,9 +7,10 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from upright.records import Record, append, read_folder
+from upright.record_files import append, read_folder
+from upright.records import Record
 
-__all__ = ["CHECKOUT", "SHIPPED", "DamagedRecord", "Results"]
+__all__ = ["CHECKOUT", "SHIPPED", "DamagedRecord", "RecordFolder"]
 
 SHIPPED = Path(__file__).parent / "records"
 """The project's own records, in an installed package."""
@@ -22,7 +23,7 @@ class DamagedRecord(UserWarning):
 
 
 @dataclass(frozen=True)
-class Results:
+class RecordFolder:
     """A folder with a file of records for each data set."""
 
     folder: Path
@@ -30,9 +31,9 @@ class Results:
     """Another folder that is read, too, and never written to."""
 
     @staticmethod
-    def usual() -> Results:
+    def usual() -> RecordFolder:
         """The folder ``results`` here, beside what comes with the package."""
-        return Results(Path("results"), _shipped())
+        return RecordFolder(Path("results"), _shipped())
 
     def read(self) -> tuple[Record, ...]:
         """All records of all files; a folder that is not there has none.
