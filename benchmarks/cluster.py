@@ -29,9 +29,9 @@ import torch
 from timing import machine, write_json
 
 from upright.files import lock
-from upright.measure.record_folder import RecordFolder
 from upright.objective import parse_objective
 from upright.paper.missing import make_missing, undone
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task, run_folder

@@ -23,10 +23,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from upright.measure.record_folder import RecordFolder
 from upright.paper.cells import wanted
 from upright.paper.missing import make_missing
 from upright.paper.reported import reported
+from upright.record_files import RecordFolder
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task
 

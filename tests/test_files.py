@@ -115,7 +115,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("letter", ["x", "é"])
 def test_a_name_may_be_as_long_as_the_disk_takes(letter: str, tmp_path: Path) -> None:
     path = tmp_path / (letter * (255 // len(letter.encode())))
-    left = files._open_temporary(path)
+    left = files.open_temporary(path)
     os.close(left[0])
     write_whole(path, b"content")
     assert names(tmp_path) == [path.name]

@@ -23,7 +23,7 @@ import runpy, sys, time
 from pathlib import Path
 files, folder = runpy.run_path(sys.argv[1]), Path(sys.argv[2])
 with files["alone_in"](folder):
-    handle, name = files["_open_temporary"](folder / "state")
+    handle, name = files["open_temporary"](folder / "state")
     print(name, flush=True)
     time.sleep(600)
 """

@@ -108,7 +108,7 @@ class _Lines:
                 self._show(job, step, "trains" if step < job.recipe.steps else "is tipped over")
 
     def finish(self, job: _Job, outcome: Outcome) -> None:
-        """Show what a network came to."""
+        """Show the accuracies of a network that is done."""
         text = f"natural {100 * outcome.natural:.1f} %, {job.grid} {100 * outcome.grid:.1f} %"
         self._show(job, job.recipe.steps + 1, f"{text}, {outcome.seconds:.0f} s")
         del self._said[job]

@@ -200,7 +200,7 @@ class Pose:
 
 
 def _turned(chain: Chain, values: Tensor, shift: Tensor) -> Tensor:
-    """A shift as the families behind it move it."""
+    """A shift, turned and scaled by the families behind it."""
     linear = Chain(chain.families[1:]).matrix(values[..., 2:], (1, 1))[..., :2, :2]
     return matrix_product(linear, shift[..., None])[..., 0]
 

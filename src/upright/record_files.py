@@ -1,4 +1,4 @@
-"""Files of records: they only grow, one JSON line for each recipe, seed and evaluation.
+"""Files and folders of records. A file only grows: a line for each recipe, seed and evaluation.
 
 Any number of processes may append to a file at once, and a line that was damaged costs no other
 line.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +20,22 @@ from upright.records import Record, from_json, to_json
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Damage", "Records", "append", "read", "read_folder"]
+__all__ = [
+    "CHECKOUT",
+    "SHIPPED",
+    "Damage",
+    "DamagedRecord",
+    "RecordFolder",
+    "Records",
+    "append",
+    "read",
+    "read_folder",
+]
+
+SHIPPED = Path(__file__).parent / "shipped_records"
+"""The project's own records, in an installed package."""
+CHECKOUT = Path(__file__).parents[2]
+"""Where the package runs from its source tree, as when it is installed to be edited."""
 
 
 @dataclass(frozen=True)
@@ -131,3 +148,51 @@ def _parse(line: bytes) -> Record:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number of JSON")
+
+
+class DamagedRecord(UserWarning):
+    """A line of a file of records was passed over."""
+
+
+@dataclass(frozen=True)
+class RecordFolder:
+    """A folder with a file of records for each data set."""
+
+    folder: Path
+    beside: Path | None = None
+    """Another folder that is read, too, and never written to."""
+
+    @staticmethod
+    def usual() -> RecordFolder:
+        """The folder ``results`` here, beside what comes with the package."""
+        return RecordFolder(Path("results"), _shipped())
+
+    def read(self) -> tuple[Record, ...]:
+        """All records of all files; a folder that is not there has none.
+
+        What lies in both folders, as where the package is its own checkout, is given once.
+        """
+        own, others = (
+            _read_or_warn(self.folder),
+            () if self.beside is None else _read_or_warn(self.beside),
+        )
+        known = {(record.key, record.finished) for record in own}
+        return (*own, *(each for each in others if (each.key, each.finished) not in known))
+
+    def add(self, record: Record) -> bool:
+        """Keep a record; False where one that answers the same question was there before."""
+        name = re.sub(r"[^\w.-]+", "-", record.dataset)
+        return append(self.folder / f"{name}.jsonl", record, once=True)
+
+
+def _shipped() -> Path:
+    """Where the project's own records lie: a wheel has a copy of the checkout's ``results``."""
+    is_source = not SHIPPED.exists() and (CHECKOUT / "pyproject.toml").is_file()
+    return CHECKOUT / "results" if is_source else SHIPPED
+
+
+def _read_or_warn(folder: Path) -> tuple[Record, ...]:
+    found = read_folder(folder)
+    for damage in found.damaged:
+        warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=3)
+    return found.records

@@ -78,7 +78,7 @@ class Space:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """A column of a pose each."""
+        """The axes of the box, a column of a pose each."""
         return self.chain.axes
 
     @property

@@ -11,11 +11,11 @@ import pytest
 
 from made_up import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
+from upright import record_files
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure import record_folder
-from upright.measure.record_folder import RecordFolder
 from upright.paper.tables import fill_tables, select
+from upright.record_files import RecordFolder
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
@@ -29,7 +29,7 @@ PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
 def reproduce(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setattr(record_folder, "CHECKOUT", tmp_path)  # which has no records of ours
+    monkeypatch.setattr(record_files, "CHECKOUT", tmp_path)  # which has no records of ours
 
     def call(*options):
         code = main(["reproduce", "--device", "cpu", *options])
@@ -162,7 +162,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     """As in a wheel, where ``results`` of the checkout lies in the package."""
     shipped = tmp_path / "package" / "records"
     shutil.copytree(ROOT / "results", shipped)
-    monkeypatch.setattr(record_folder, "SHIPPED", shipped)
+    monkeypatch.setattr(record_files, "SHIPPED", shipped)
     before = [file.read_bytes() for file in sorted(shipped.iterdir())]
 
     def counted(*options):
@@ -186,7 +186,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
 def test_an_installation_that_runs_from_a_checkout_shows_its_records_anywhere(
     tmp_path, monkeypatch
 ):
-    assert ROOT == record_folder.CHECKOUT
+    assert ROOT == record_files.CHECKOUT
     monkeypatch.chdir(tmp_path)
     assert len(RecordFolder.usual().read()) == len(RecordFolder(ROOT / "results").read()) > 50
 
@@ -194,9 +194,9 @@ def test_an_installation_that_runs_from_a_checkout_shows_its_records_anywhere(
 def test_a_wheel_has_the_records_where_the_package_looks_for_them():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    place = record_folder.SHIPPED.relative_to(ROOT / "src")
+    place = record_files.SHIPPED.relative_to(ROOT / "src")
     assert built == {"results": place.as_posix()}
-    assert not record_folder.SHIPPED.exists()  # in a checkout, there is no second copy
+    assert not record_files.SHIPPED.exists()  # in a checkout, there is no second copy
     assert RecordFolder(ROOT / built.popitem()[0]).read()
 
 

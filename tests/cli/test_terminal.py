@@ -185,7 +185,7 @@ def test_data_list_and_check(upright, monkeypatch):
     assert (code, harmless(text)) == (2, True)
 
 
-@pytest.mark.filterwarnings("default::upright.measure.record_folder.DamagedRecord")
+@pytest.mark.filterwarnings("default::upright.record_files.DamagedRecord")
 def test_report_and_reproduce(upright):
     folder = hostile_path()
     record = replace(made_up.RECORDS[0], dataset=HOSTILE, method=HOSTILE, hardware=HOSTILE)

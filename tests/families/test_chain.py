@@ -47,7 +47,7 @@ class TestOrder:
         for _, part in parts_of(pose):
             expected = expected @ part.chain.matrix(part.values, size).numpy()
         np.testing.assert_allclose(pose.chain.matrix(pose.values, size), expected, atol=1e-12)
-        inverse = pose.chain.inverse(pose.values, size)
+        inverse = pose.chain.inverse_matrix(pose.values, size)
         np.testing.assert_allclose(inverse, np.linalg.inv(expected), atol=1e-12)
 
     @pytest.mark.parametrize("names", [*itertools.permutations(["shift", "shear", "zoom"])])

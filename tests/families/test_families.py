@@ -278,7 +278,7 @@ class TestClaims:
         for values, there, back in zip(
             poses.values.tolist(),
             kind.matrix(poses.values, size),
-            kind.inverse(poses.values, size),
+            kind.inverse_matrix(poses.values, size),
             strict=True,
         ):
             torch.testing.assert_close(there @ back, torch.eye(3).double())

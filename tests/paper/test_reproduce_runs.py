@@ -16,9 +16,8 @@ from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.evaluation import Question, examine
 from upright.measure import measured
-from upright.measure.record_folder import DamagedRecord, RecordFolder
 from upright.paper.missing import make_missing, undone
-from upright.record_files import read
+from upright.record_files import DamagedRecord, RecordFolder, read
 from upright.train import Recipe, RunDirectory, load_network
 from upright.workers import LocalEngine, Task, perform, run_folder
 

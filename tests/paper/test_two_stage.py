@@ -18,13 +18,12 @@ from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.evaluation import Oracle, Question
 from upright.measure import FinishedRun, record_of
-from upright.measure.record_folder import RecordFolder
 from upright.paper import reported, with_reported
 from upright.paper.cells import paper_method, wanted
 from upright.paper.cost import cost_of, timed
 from upright.paper.missing import missing_tasks, table_needs, undone
 from upright.paper.tables import fill_tables, select
-from upright.record_files import append, read
+from upright.record_files import RecordFolder, append, read
 from upright.report.comparable import comparable, comparable_times
 from upright.report.runs import group_runs
 from upright.train import Pair
@@ -260,7 +259,7 @@ def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
     RecordFolder(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
-    monkeypatch.setattr("upright.measure.record_folder.CHECKOUT", tmp_path)  # no records of ours
+    monkeypatch.setattr("upright.record_files.CHECKOUT", tmp_path)  # no records of ours
     options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "2"]
     assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -15,10 +15,9 @@ from upright import evaluate
 from upright.cli import main
 from upright.cli import reproduce as command
 from upright.evaluation import Oracle
-from upright.measure.record_folder import RecordFolder
 from upright.objective import LocNet, Objective
 from upright.paper.missing import make_missing
-from upright.record_files import read
+from upright.record_files import RecordFolder, read
 from upright.sources import StnPlus, load_locator
 from upright.train import Pair, load_network
 from upright.train.pair import plan_from_json

@@ -12,9 +12,9 @@ from rich.console import Console
 from made_up import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
-from upright.measure.record_folder import RecordFolder
 from upright.paper.missing import make_missing
 from upright.paper.todo import todo_of
+from upright.record_files import RecordFolder
 from upright.train import Pair, train
 from upright.workers import LocalEngine, Task, engine
 from upright.workers.folder_claim import claimed

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from made_up import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
-from upright.measure.record_folder import RecordFolder
+from upright.record_files import RecordFolder
 from upright.train import Recipe, train
 from upright.workers import Task
 

@@ -17,9 +17,9 @@ import made_up_page as made_up
 from made_up import made_up_record, paper_recipe
 from spaces import rigid
 from upright.cli import main
+from upright.later import LATER_IN_RECIPES, later_defaults
 from upright.record_files import append
 from upright.records import Reported, from_json, to_json
-from upright.report import comparable as rules
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
 from upright.report.figures import (
@@ -33,7 +33,7 @@ from upright.report.figures import (
 )
 from upright.report.runs import group_runs
 from upright.report.saved import Exhibition, read_saved, write_saved
-from upright.train.recipe import _LATER
+from upright.train import Recipe
 from upright.warp import warp
 
 GRID = {"nat": 0.9, "grid-775": 0.7}
@@ -89,8 +89,8 @@ def test_objective_seed_and_precision_may_differ(alike):
 
 
 def test_a_recipe_from_before_a_field_is_that_of_the_field_s_default():
-    assert _LATER == rules._LATER
-    old = {name: value for name, value in USUAL[0].recipe.items() if name not in _LATER}
+    assert later_defaults(Recipe, *LATER_IN_RECIPES) == LATER_IN_RECIPES
+    old = {name: value for name, value in USUAL[0].recipe.items() if name not in LATER_IN_RECIPES}
     records = (replace(USUAL[0], recipe=old), *USUAL[1:])
     assert comparable(records) == records
     (run,) = group_runs([records[0], record("std", recipe={"seed": 1})])

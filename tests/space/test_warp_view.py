@@ -98,7 +98,7 @@ def test_a_tilt_is_about_what_is_seen() -> None:
     # At the middle of its right edge the view shows what lies at 8 / (1 - 0.2): outside it.
     seen = warp(large, pose, view=16)[..., -1]
     assert not torch.isclose(seen, warp(inside, pose, view=16)[..., -1]).all()
-    matrix = pose.chain.inverse(pose.values, (16, 16))[0]
+    matrix = pose.chain.inverse_matrix(pose.values, (16, 16))[0]
     edge = matrix @ torch.tensor([8.0, 0.0, 1.0]).double()
     assert (edge[0] / edge[2]).item() == pytest.approx(8 / 0.8)
 

@@ -14,8 +14,8 @@ import torch
 
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure.record_folder import RecordFolder
 from upright.paper.missing import make_missing
+from upright.record_files import RecordFolder
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task, run_folder
 from upright.workers.folder_claim import newest_step, read_claim

@@ -14,8 +14,8 @@ from rich.console import Console
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure.record_folder import RecordFolder
 from upright.paper.missing import make_missing
+from upright.record_files import RecordFolder
 from upright.train import Pair
 from upright.workers import LocalEngine, Task, run_folder
 from upright.workers.progress import Doing, progress_table

@@ -254,7 +254,7 @@ class Evaluate:
         return shown
 
     def _sizes(self) -> tuple[int | None, int | None]:
-        """Of the images: as told, or else as the run was trained, if they come in any size."""
+        """Resize and crop: as told, or else as the run was trained, if images come in any size."""
         told, trained = (self.resize, self.center_crop), self._trained
         if told != (None, None) or trained is None or not can_resize(self.data):
             return told

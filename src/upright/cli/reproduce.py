@@ -19,12 +19,12 @@ from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
-from upright.measure.record_folder import RecordFolder
 from upright.origin import commit
 from upright.paper.layout import Layout
 from upright.paper.missing import figure_needs, make_missing, missing_tasks, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.paper.todo import todo_of
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown

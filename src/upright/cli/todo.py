@@ -64,7 +64,7 @@ def _counts(*, runs: int, evaluations: int) -> str:
 
 
 def _time(costs: Iterable[Cost]) -> str:
-    """Of all that are known, in hours and minutes."""
+    """The time that all costs take which are known, in hours and minutes."""
     seconds = [cost.seconds for cost in costs if cost.seconds is not None]
     if not seconds:
         return "?"

@@ -71,7 +71,7 @@ def read_facts(folder: Path, known: KnownSet) -> Facts:
 
 
 def _each(read: Callable[[Split], _Read]) -> dict[Split, _Read]:
-    """What can be read, by split."""
+    """Read something of each split; one of which it cannot be read is left out."""
     found: dict[Split, _Read] = {}
     for split in SPLITS:
         with suppress(LookupError, TypeError, AttributeError):

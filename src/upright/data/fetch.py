@@ -174,7 +174,7 @@ def _download_all(
 
 
 def _download(archive: Archive, folder: Path, mirror: str | None, get: Callable[..., None]) -> Path:
-    """From the first address that works; the last one's trouble is told where none does."""
+    """Download from the first address that works; where none does, tell the last one's trouble."""
     target = folder / archive.file
     *others, last = [f"{mirror.rstrip('/')}/{archive.file}"] if mirror else archive.urls
     for url in others:

@@ -93,8 +93,8 @@ class Spatial(Family):
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         """Give where points go, P x 3 x 3, for poses P x axes; see ``matrix_of``."""
 
-    def inverse(self, values: Tensor, size: Size) -> Tensor:
-        """Give where pixels come from."""
+    def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
+        """Give where pixels come from: the inverse of ``matrix``."""
         if self.additive:
             return self.matrix(-values, size)
         return matrix_inverse(self.matrix(values, size))

@@ -13,7 +13,6 @@ from upright.measure.measured import (
     record_of,
 )
 from upright.measure.oracle import measure_oracle
-from upright.measure.record_folder import RecordFolder
 from upright.measure.run import measure_run
 from upright.measure.save import check_can_save, choose_shown, save_answers
 from upright.measure.subject import FinishedRun, Subject, is_run
@@ -24,7 +23,6 @@ __all__ = [
     "Guest",
     "Loaded",
     "Measured",
-    "RecordFolder",
     "Subject",
     "add_to_zoo",
     "check_can_save",

@@ -89,7 +89,7 @@ def load(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """A finished evaluation, and of what."""
+    """A finished evaluation, and what was evaluated."""
 
     loaded: Loaded
     """With the model in the precision in which it was evaluated."""

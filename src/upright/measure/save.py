@@ -131,7 +131,7 @@ def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:
-    """In as few bytes as the largest number of a class needs."""
+    """Classes in as few bytes as the largest of them needs."""
     return predicted.numpy().astype(np.min_scalar_type(evaluation.classes - 1))
 
 

@@ -38,7 +38,7 @@ _NEAREST = math.log(10)
 
 @dataclass(frozen=True)
 class ImageForm:
-    """Of an image in pixels, and where and how numbers about it are to be made."""
+    """The size of an image in pixels, and the device and dtype of numbers about it."""
 
     height: int
     width: int

@@ -140,7 +140,7 @@ def _write(kind: Any, value: Any) -> str | None:
 
 
 def _texts(kind: Any, value: Any) -> Iterator[str]:
-    """The texts that a value may have."""
+    """The texts by which a value may be written, one for each type that it may have."""
     if _is_union(kind):
         for each in get_args(kind):
             yield from _texts(each, value)
@@ -156,7 +156,7 @@ def _texts(kind: Any, value: Any) -> Iterator[str]:
 
 
 def _kinds(kind: Any, count: int) -> tuple[Any, ...]:
-    """The kinds of so many parts of a tuple."""
+    """The types of the values of a tuple that has so many."""
     kinds = get_args(kind)
     if ... in kinds:
         return kinds[:1] * count

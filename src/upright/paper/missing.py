@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from upright.measure.record_folder import RecordFolder
 from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
 from upright.paper.figures import figure, figure_recipes
 from upright.paper.layout import Layout
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.train import Plan
 from upright.workers.engine import Engine, Failure

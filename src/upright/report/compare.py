@@ -78,7 +78,7 @@ def reduction(accuracy: float, baseline: float) -> Reduction | None:
 
 
 def reported_reduction(method: Reported | None, baseline: Reported | None) -> Reduction | None:
-    """The same, of two of the paper's numbers."""
+    """How much of a baseline's error is gone by the paper's own numbers, where it has both."""
     if method is None or baseline is None:
         return None
     return reduction(method.mean, baseline.mean)

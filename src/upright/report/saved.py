@@ -76,7 +76,7 @@ class Shown:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The values of each axis."""
+        """How many values the grid has on each axis."""
         return tuple(len(values) for values in self.grid.values())
 
     def poses(self) -> Pose:
@@ -198,7 +198,7 @@ _Kind = TypeVar("_Kind", Shown, SavedModel)
 
 @dataclass(frozen=True)
 class _Read(Generic[_Kind]):
-    """What a file holds."""
+    """What was read from a file: its value, and what it says of itself."""
 
     value: _Kind
     about: dict[str, Any]
@@ -265,7 +265,7 @@ def _build(kind: type[_Kind], about: dict[str, Any], arrays: dict[str, Array]) -
 
 
 class _UnknownSpaceError(ValueError):
-    """Of a family that somebody added, and that is not added here."""
+    """The space has a family that somebody added, and that is not added here."""
 
 
 def _space(text: object) -> Space:
@@ -306,7 +306,7 @@ def _pack(value: Shown | SavedModel, **more: object) -> bytes:
 
 
 def _digest_of(about: str, arrays: dict[str, Array]) -> str:
-    """Of all that a file says, however safetensors lays it out."""
+    """The digest of all that a file says, however safetensors lays it out."""
     digest = hashlib.sha256(about.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())

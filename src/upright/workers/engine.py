@@ -36,11 +36,11 @@ class Failure:
 
 
 class Engine(Protocol):
-    """Makes runs."""
+    """Performs tasks: trains their runs, evaluates them, and gives the records."""
 
     @property
     def device(self) -> torch.device:
-        """Where they are made."""
+        """Where runs are trained and evaluated."""
 
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         """Perform all tasks; hand each record over, in this process, as soon as it is there.

@@ -100,14 +100,14 @@ def ray_engine(
 
 
 def _on_this_node(attempt: Attempt) -> tuple[Record, ...]:
-    """What a worker calls."""
+    """Work on an attempt; a worker of Ray calls this."""
     node = import_ray().get_runtime_context().get_node_id()
     return work_on(attempt, node=f"{socket.gethostname()}/{node[:8]}")
 
 
 @dataclass(eq=False)
 class _Job:
-    """A task on its way."""
+    """A task that a worker has, or that waits for one."""
 
     task: Task
     folder: Path

@@ -62,7 +62,7 @@ def draw_penalty_weights(records: Sequence[Record], search: Search) -> Drawing |
 
 
 def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
-    """The methods with at least two λ."""
+    """The curve over λ of each method that was trained with at least two."""
     found = [known_objective(name) for name in dict.fromkeys(each.method for each in records)]
     methods = dict.fromkeys(
         each.with_usual_weight()

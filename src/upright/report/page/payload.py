@@ -71,7 +71,7 @@ def _family(family: Family, shown: Shown) -> dict[str, Any]:
     axes = [torch.as_tensor(shown.grid[axis.name]).double() for axis in family.axes]
     values = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
     height, width = shown.images.shape[-2:]
-    maps = family.inverse(values, (height, width)).flatten(1).nan_to_num()
+    maps = family.inverse_matrix(values, (height, width)).flatten(1).nan_to_num()
     return known | {"maps": maps.tolist()}
 
 

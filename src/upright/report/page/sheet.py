@@ -29,7 +29,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class SheetCell:
-    """One cell."""
+    """What one cell of a sheet shows, and by what it is sorted."""
 
     text: str
     order: float | str | None = None
@@ -174,7 +174,7 @@ def _marked_above(cell: SheetCell) -> SheetCell:
 
 
 def _notes(rows: Iterable[Sequence[SheetCell]]) -> tuple[str, ...]:
-    """What explains a mark, where a cell has it."""
+    """Explain the mark of accuracies above natural, where a cell has it."""
     marked = any(_ABOVE in cell.detail for row in rows for cell in row)
     return (f"{ABOVE_NATURAL[0].upper()}{ABOVE_NATURAL[1:]}.",) if marked else ()
 
