@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import tiny_recipe
 from upright import files, records
 from upright.files import alone_in, in_turn, write_whole
@@ -139,8 +139,8 @@ for _ in range(30):
 def test_processes_take_turns_and_their_lock_goes(tmp_path: Path) -> None:
     (tmp_path / "counter").write_text("0")
     paths = [files.__file__, str(tmp_path / "lock"), str(tmp_path / "counter")]
-    crew = [subprocess.Popen([sys.executable, "-c", WAITS, *paths]) for _ in range(3)]
-    assert [process.wait(timeout=60) for process in crew] == [0, 0, 0]
+    pool = [subprocess.Popen([sys.executable, "-c", WAITS, *paths]) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in pool] == [0, 0, 0]
     assert (tmp_path / "counter").read_text() == "90"
     assert names(tmp_path) == ["counter"]
 

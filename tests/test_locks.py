@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe, tiny_run
 from upright import files, record_files
 from upright.cli import main

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import upright
-from spaces import rigid
+from rigid_spaces import rigid
 from tiny_sets import shuffled, tiny
 from upright import evaluate, origin
 from upright.cli import main

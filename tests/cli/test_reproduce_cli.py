@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import record_files
 from upright.cli import main

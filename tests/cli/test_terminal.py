@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-import made_up_page as made_up
+import made_up_report as made_up
 from tiny_zoo import NAME
 from upright.cli import main
 from upright.record_files import append

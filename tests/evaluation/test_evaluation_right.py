@@ -12,9 +12,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from bars import bars, trained_network
-from reference import scipy_warp
-from spaces import rigid
+from bar_images import bars, trained_network
+from geometry_reference import scipy_warp
+from rigid_spaces import rigid
 from upright import (
     Attack,
     AttackResult,

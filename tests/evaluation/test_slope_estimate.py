@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bars import bars, trained_network
-from hills import Hills, draws, hills
-from spaces import rigid
+from bar_images import bars, trained_network
+from hill_scores import Hills, draws, hills
+from rigid_spaces import rigid
 from upright import Evaluation, Pose, RefiningSearch, Space, evaluate
 from upright.attacks import Rounds
 from upright.attacks.refine import Boxes

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from drawn import MIXED, draw, noise, parts_of
-from reference import scipy_resample, undone
+from geometry_reference import scipy_resample, undone
+from random_inputs import MIXED, draw, noise, parts_of
 from upright import Pose, Space, warp, warp_all
 from upright.families import FAMILIES, Chain, Shift, chain_of, matrix_inverse, matrix_product
 from upright.warp import FILLS, Interpolation

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import noise
-from reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
+from geometry_reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
+from random_inputs import noise
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, family
 from upright.transforms import Random

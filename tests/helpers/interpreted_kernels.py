@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spaces import rigid
+from rigid_spaces import rigid
 from upright import Pose, Space, warp
 from upright.models.fused import FusedResNet, FusedTraining, convolution_backward_kernels
 from upright.models.fused.triton_tiles import Tile, tile_for

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from tiny_runs import Call, colours, command_beside_colours, newest, save_as_npz
+from tiny_runs import Call, colours, newest, save_as_npz
 from upright import SuspiciousInput
 from upright.data import load_data
 from upright.factories import code_digest
@@ -51,12 +51,9 @@ OPTIONS = ("--data", "npz:colours.npz", "--steps", 4, "--batch", 8, "--device", 
 
 
 @pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    call = command_beside_colours(tmp_path, monkeypatch, capsys)
+def upright(upright: Call) -> Call:
     Path("own.py").write_text(CODE)
-    return call
+    return upright
 
 
 @pytest.mark.parametrize("model", ["own.py:make", "own.py:Net", "mine.nets:Net"])

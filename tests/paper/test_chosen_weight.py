@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.paper import cells as plan
 from upright.paper import paper_method

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective, parse_objective
 from upright.paper.cells import with_run
 from upright.paper.cost import cost_of, passes_of_a_step, usual_hardware

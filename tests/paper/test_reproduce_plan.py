@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import upright
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective, parse_objective

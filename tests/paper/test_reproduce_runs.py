@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from made_up import made_up_record
-from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
+from made_up_records import made_up_record
+from tiny_runs import colours, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.evaluation import Question, examine
 from upright.measure import measured
@@ -25,12 +25,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def plan(monkeypatch):
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def tasks(tmp_path, plan):  # noqa: ARG001 - the network has to be known
+def tasks(tmp_path, mishaps):  # noqa: ARG001 - the network has to be known
     save_as_npz(colours(), tmp_path / "colours.npz")
     return [
         Task(
@@ -95,12 +90,12 @@ def test_some_test_images_can_stand_for_all(tmp_path, tasks):
     assert (record.images, record.evaluation["limit"]) == (5, 5)
 
 
-def test_what_is_done_is_not_done_again(tmp_path, tasks, plan, undisturbed):
+def test_what_is_done_is_not_done_again(tmp_path, tasks, mishaps, undisturbed):
     results = RecordFolder(tmp_path / "results")
     make_missing(tasks, engine(tmp_path), results)
     assert told(results) == undisturbed
     files = {file: file.read_bytes() for file in results.folder.iterdir()}
-    plan[1] = lambda _images: pytest.fail("trained again")
+    mishaps[1] = lambda _images: pytest.fail("trained again")
     said: list[str] = []
     assert make_missing(tasks, engine(tmp_path), results, say=said.append) == ()
     assert said == []
@@ -126,15 +121,15 @@ def test_stopped_between_records_it_continues(tmp_path, tasks, undisturbed, afte
 
 @pytest.mark.parametrize("together", [1, 3])
 def test_stopped_in_the_middle_of_training_it_continues(
-    tmp_path, tasks, plan, undisturbed, together
+    tmp_path, tasks, mishaps, undisturbed, together
 ):
     results = RecordFolder(tmp_path / "results")
-    plan[5] = sending(signal.SIGINT)
+    mishaps[5] = sending(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         make_missing(tasks, engine(tmp_path, together=together), results)
     steps = [RunDirectory.open(folder).load().step for folder in (tmp_path / "runs").iterdir()]
     assert 0 < max(steps) < 12
-    del plan[5]
+    del mishaps[5]
     assert make_missing(tasks, engine(tmp_path, together=together), results) == ()
     assert told(results) == undisturbed
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from tiny_sets import tiny
 from upright import Pose, evaluate
 from upright.cli import main

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
+from tiny_runs import colours, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.cli import main
 from upright.cli import reproduce as command
@@ -31,12 +31,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def plan(monkeypatch):
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def pairs(tmp_path, plan, monkeypatch):  # noqa: ARG001 - the network has to be known
+def pairs(tmp_path, mishaps, monkeypatch):  # noqa: ARG001 - the network has to be known
     """Four columns of one seed, which have three runs."""
     monkeypatch.chdir(tmp_path)
     save_as_npz(colours(), tmp_path / "colours.npz")
@@ -140,7 +135,7 @@ def test_pairs_trained_in_half_precision_are_evaluated_in_float16(tmp_path, pair
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, step):
+def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, mishaps, step):
     tasks, runs = tasks_of(pairs), tmp_path / "runs"
     local = LocalEngine(runs=runs, device=CPU, checkpoint_every=3)
     expected = RecordFolder(tmp_path / "undisturbed")
@@ -154,7 +149,7 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, s
         return sending(signal.SIGINT)(images) if passes["left"] == 0 else images
 
     for number in range(1, 13):
-        plan[number] = stop
+        mishaps[number] = stop
     with pytest.raises(KeyboardInterrupt):
         make_missing(tasks, local, results)
     assert results.read() == ()
@@ -181,19 +176,12 @@ def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
 
 
 @pytest.fixture
-def upright(pairs, capsys):
+def upright(upright, mishaps):  # noqa: ARG001 - the network has to be known
     """The command in a folder with the runs ``loc`` and ``cls``."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
     options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
-    assert call("train", "LocNet(reflection)", *options, "--out", "loc")[0] == 0
-    assert call("train", "std*", *options, "--out", "cls")[0] == 0
-    assert pairs
-    return call
+    assert upright("train", "LocNet(reflection)", *options, "--out", "loc")[0] == 0
+    assert upright("train", "std*", *options, "--out", "cls")[0] == 0
+    return upright
 
 
 DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3", "--record", "records.jsonl")

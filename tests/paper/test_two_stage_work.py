@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
 from upright.paper.missing import make_missing

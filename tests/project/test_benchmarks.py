@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
 from upright.record_files import RecordFolder

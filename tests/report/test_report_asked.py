@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import made_up_page as made_up
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+import made_up_report as made_up
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.evaluation.question import LATER, Question
 from upright.paper.tables import fill_tables, select
 from upright.record_files import append

@@ -13,9 +13,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import made_up_page as made_up
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+import made_up_report as made_up
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.cli import main
 from upright.later import LATER_IN_RECIPES, later_defaults
 from upright.record_files import append

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import made_up_page as made_up
+import made_up_report as made_up
 from upright.cli import main
 from upright.record_files import append
 from upright.records import to_json

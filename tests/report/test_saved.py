@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import made_up_page as made_up
-from spaces import rigid_box
+import made_up_report as made_up
+from rigid_spaces import rigid_box
 from upright import Pose, evaluate, warp
 from upright.cli import main
 from upright.data import load_data

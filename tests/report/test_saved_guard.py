@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load, save
 
-import made_up_page as made_up
+import made_up_report as made_up
 from upright.cli import main
 from upright.report import saved
 from upright.report.figures import find_example

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import MIXED, draw, noise, parts_of
-from reference import scipy_resample, undone
+from geometry_reference import scipy_resample, undone
+from random_inputs import MIXED, draw, noise, parts_of
 from upright import PAPER, Pose, Space, evaluate, warp, warp_all
 from upright.warp import FILLS, Interpolation, Resampling
 from upright.window import Window

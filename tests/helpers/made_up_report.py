@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from upright.record_files import append
 from upright.records import Record
 from upright.report.saved import SavedModel, Shown, record_id, write_saved
