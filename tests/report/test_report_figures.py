@@ -22,6 +22,7 @@ from upright.record_files import append
 from upright.records import Reported, from_json, to_json
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
+from upright.report.exhibition import Exhibition
 from upright.report.figures import (
     all_drawings,
     draw_along,
@@ -32,7 +33,7 @@ from upright.report.figures import (
     find_example,
 )
 from upright.report.runs import group_runs
-from upright.report.saved import Exhibition, read_saved, write_saved
+from upright.report.saved import read_saved, write_saved
 from upright.train import Recipe
 from upright.warp import warp
 

@@ -15,12 +15,12 @@ import made_up_report as made_up
 from upright.cli import main
 from upright.record_files import append
 from upright.records import to_json
+from upright.report.exhibition import record_id, titles
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet
 from upright.report.runs import group_runs
-from upright.report.saved import read_saved, record_id, write_saved
-from upright.report.titles import titles
+from upright.report.saved import read_saved, write_saved
 
 
 @pytest.fixture(scope="module")

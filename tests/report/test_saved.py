@@ -15,7 +15,8 @@ from upright import Pose, evaluate, warp
 from upright.cli import main
 from upright.data import load_data
 from upright.record_files import read
-from upright.report.saved import read_saved, record_id, write_saved
+from upright.report.exhibition import record_id
+from upright.report.saved import read_saved, write_saved
 from upright.sources import load_model
 from upright.space import Space
 from upright.train import Recipe, train

@@ -37,7 +37,7 @@ TASKS = [
     Task(plan=replace(RECIPE, seed=seed), attacks=("grid-3x3x3",), test_images=40)
     for seed in range(4)
 ]
-DIVERGES = replace(TASKS[0], recipe=replace(RECIPE, learning_rate=1e30))
+DIVERGES = replace(TASKS[0], plan=replace(RECIPE, learning_rate=1e30))
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 

@@ -47,7 +47,8 @@ from upright.measure import (
 from upright.origin import commit
 from upright.paper import with_reported
 from upright.record_files import append
-from upright.report.saved import Shown, check_beside
+from upright.report.exhibition import Shown
+from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
 from upright.warp import Fill, Interpolation
 

@@ -19,7 +19,8 @@ from upright.evaluation.answers import Answers, answers
 from upright.measure.measured import Loaded, Measured, digests_of
 from upright.origin import origin_on
 from upright.pose import Pose
-from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from upright.report.exhibition import SavedModel, Shown, record_id
+from upright.report.saved import write_saved
 from upright.report.saved_checks import check_shown
 
 __all__ = ["check_can_save", "choose_shown", "grid_among", "save_answers"]

@@ -8,6 +8,7 @@ from itertools import chain, count
 
 from upright.records import Record
 from upright.report.data import runtime_points
+from upright.report.exhibition import Exhibition
 from upright.report.figures.along import draw_along
 from upright.report.figures.curves import draw_curves
 from upright.report.figures.demo import Outcome, draw_demo
@@ -16,7 +17,6 @@ from upright.report.figures.example import Example, draw_example, find_example
 from upright.report.figures.orbits import draw_orbits
 from upright.report.figures.penalty_weights import draw_penalty_weights
 from upright.report.figures.runtime import draw_runtime
-from upright.report.saved import Exhibition
 
 __all__ = [
     "Drawing",

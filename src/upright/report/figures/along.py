@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from upright.families import Axis
+from upright.report.exhibition import Exhibition, titles
 from upright.report.figures.draw import WRONG, Drawing, styled
-from upright.report.saved import Exhibition
-from upright.report.titles import titles
 
 __all__ = ["draw_along"]
 

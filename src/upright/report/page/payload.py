@@ -11,10 +11,8 @@ import torch
 
 from upright.families import Axis, Family, Spatial
 from upright.report.data import RuntimePoint
+from upright.report.exhibition import Array, Exhibition, SavedModel, Shown, fooled_poses, titles
 from upright.report.figures import find_example
-from upright.report.fooled import fooled_poses
-from upright.report.saved import Array, Exhibition, SavedModel, Shown
-from upright.report.titles import titles
 
 __all__ = ["payload"]
 

@@ -8,10 +8,10 @@ from itertools import groupby
 
 from upright.records import Record
 from upright.report.asked import ABOVE_NATURAL, above_natural, unlike_the_paper
+from upright.report.exhibition import record_id
 from upright.report.figures.runtime import time_unit
 from upright.report.model import Cell, Estimate, Table
 from upright.report.runs import MethodRuns, told_apart
-from upright.report.saved import record_id
 
 __all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
 
