@@ -116,6 +116,6 @@ def test_a_training_pass_that_does_not_fit_is_an_error() -> None:
 
 
 def test_what_a_graph_records_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "is_recording", lambda: True)
+    monkeypatch.setattr(tiles, "is_capturing", lambda: True)
     with pytest.raises(torch.OutOfMemoryError):
         step("AT(rob, Wo-4)", Small(fits=4))

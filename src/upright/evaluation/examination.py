@@ -16,8 +16,8 @@ from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
     Move,
-    Notes,
     Predictor,
+    SeenClasses,
     WorstLoss,
     is_fooled,
     loss_of,
@@ -55,7 +55,7 @@ class Examination:
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
     cut_at: int | None = None
-    seen: set[int] = field(default_factory=set)
+    labels_seen: set[int] = field(default_factory=set)
     space: Space | None = None
     """With limits that fit the images, once there were any."""
 
@@ -114,9 +114,9 @@ class Examination:
     def _look_at_classes(self, chunk: Chunk) -> None:
         """Tell whether the images up to a limit are of more than one class, once all were seen."""
         if self.cut_at is not None and self.classes > 1:
-            self.seen |= set(chunk.labels.unique().tolist())
+            self.labels_seen |= set(chunk.labels.unique().tolist())
             if chunk.start + len(chunk) == self.cut_at:
-                checks.warn_if_one_class(self.seen, self.cut_at)
+                checks.warn_if_one_class(self.labels_seen, self.cut_at)
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
@@ -128,7 +128,7 @@ class Examination:
             chunk.labels.long(),
             self.move,
             partial(severity, top=self.question.top),
-            None if self.question.only_accuracy else Notes(),
+            None if self.question.only_accuracy else SeenClasses(),
             torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
         )
         natural = score(space.zeros(1, 1))[0]
@@ -149,7 +149,7 @@ class Examination:
                 found = self._drive(piece, name, score, space, generator, ~fallen)
                 piece.keep(**{f"{name}/fooled": found.fooled | fallen})
             else:
-                self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
+                self._keep_worst(piece, name, score.with_own_seen(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
             piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
         piece.totals["seconds"] = time.perf_counter() - began

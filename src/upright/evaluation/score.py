@@ -20,8 +20,8 @@ from upright.warp import warp
 
 __all__ = [
     "Move",
-    "Notes",
     "Predictor",
+    "SeenClasses",
     "WorstLoss",
     "is_fooled",
     "loss_of",
@@ -119,7 +119,7 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class Notes:
+class SeenClasses:
     """The class of every answer: what was seen at a worst pose need not be asked again."""
 
     answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
@@ -130,9 +130,8 @@ class Notes:
         if not self.answers:
             return None
         rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
-        its = (
-            values == severities[rows]
-        )  # of all answers at once: each look at a mask waits for a GPU
+        # Of all answers at once: each look at a mask waits for a GPU.
+        its = values == severities[rows]
         found = torch.full_like(severities, -1, dtype=torch.int64)
         found[rows[its]] = classes[its]
         return found if (found >= 0).all() else None
@@ -148,14 +147,14 @@ class WorstLoss:
     move: Move = warp
     value: Callable[[Tensor, Tensor], Tensor] = severity
     """What logits and labels are worth."""
-    notes: Notes | None = None
+    seen: SeenClasses | None = None
     """Where classes are kept, if they are."""
     places: Tensor | None = None
     """Of the images in the data."""
 
     def __call__(self, pose: Pose) -> Tensor:
         predictor, device = self.predictor, self.images.device
-        tiles = Tiles(predictor.room, len(self.images), device, self._severities, predictor.count)
+        tiles = Tiles(predictor.room, len(self.images), device, self._of_tile, predictor.count)
         values = tiles(pose)
         check_numbers(values, partial(self._which, pose))
         return values
@@ -165,19 +164,19 @@ class WorstLoss:
         places = None if self.places is None else self.places[rows]
         return replace(self, images=self.images[rows], labels=self.labels[rows], places=places)
 
-    def with_own_notes(self) -> WorstLoss:
-        """Keep apart what is noted from now on, if anything is."""
-        return self if self.notes is None else replace(self, notes=Notes([*self.notes.answers]))
+    def with_own_seen(self) -> WorstLoss:
+        """Keep apart the classes that are seen from now on, if any are kept."""
+        return self if self.seen is None else replace(self, seen=SeenClasses([*self.seen.answers]))
 
     def class_at(self, worst: WorstCase) -> Tensor:
-        """Give the class at what an attack found: as noted, or else asked once more."""
+        """Give the class at what an attack found: as it was seen, or else asked once more."""
         severities = worst.score.to(self.images.device)
-        noted = None if self.notes is None else self.notes.class_at(severities)
-        return self.predicted(worst.pose) if noted is None else noted
+        known = None if self.seen is None else self.seen.class_at(severities)
+        return self.predicted(worst.pose) if known is None else known
 
     def predicted(self, pose: Pose) -> Tensor:
         """Ask for the class of the largest logit under a pose of each image."""
-        return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
+        return replace(self, value=lambda logits, _: logits.argmax(1), seen=None)(pose)
 
     def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""
@@ -185,16 +184,16 @@ class WorstLoss:
         shared = (*at[:-1], 0) if pose.shape[-1] == 1 else at
         return named_image(place, pose[shared])
 
-    def _severities(self, pose: Pose, rows: slice) -> Tensor:
-        """Give the severities of one tile of poses and images."""
+    def _of_tile(self, pose: Pose, rows: slice) -> Tensor:
+        """Give the values of one tile of poses and images."""
         images, labels = self.images[rows], self.labels[rows]
         moved = self.move(images, pose)
         asked = moved.flatten(0, -4)
         logits, tries = self.predictor(asked), len(asked) // len(labels)
         value = self.value(logits, labels.repeat(tries))
-        if self.notes is not None:
+        if self.seen is not None:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
-            self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
+            self.seen.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
 
 
