@@ -4,7 +4,7 @@
         --spaces "shift(3px) rotate(30)" "shift rotate zoom brightness" \
         --json results/continuum.json
     python benchmarks/continuum.py --measured results/continuum.json \
-        --markdown docs/continuum.md --figure docs/images
+        --records results/cifar10.jsonl --markdown docs/continuum.md --figure docs/images
 
 The truth is brute force: what no attack of the comparison fools, grids among them, is shown
 ``--truth`` random poses, the same to all images. So no attack is below it; and like all of them, it
@@ -49,6 +49,7 @@ from upright.files import write_whole
 from upright.measure import in_precision, load_images, question_of_run
 from upright.origin import hardware
 from upright.pose import Pose
+from upright.record_files import read
 from upright.report.sections import fill_sections
 from upright.sources import load_model
 from upright.space import PAPER
@@ -278,12 +279,13 @@ def measure(options: argparse.Namespace) -> Measured:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     measured = Measured.read(options.measured) if options.measured else measure(options)
+    records = [record for path in options.records for record in read(path).records]
     if options.markdown is not None:
-        page = fill_sections(options.markdown.read_text(), sections(measured))
+        page = fill_sections(options.markdown.read_text(), sections(measured, records))
         write_whole(options.markdown, page.encode())
     drawing = figure(measured.points) if options.figure is not None else None
     if drawing is not None:
-        drawing.write(options.figure)
+        write_whole(options.figure / f"{drawing.name}.svg", drawing.svg.encode())
 
 
 def _options() -> argparse.ArgumentParser:
@@ -299,6 +301,7 @@ def _options() -> argparse.ArgumentParser:
     add("--speed", action="store_true", help="time refinement beside a grid, too")
     add("--json", type=Path, help="add what was measured to this file")
     add("--measured", type=Path, nargs="+", help="read these instead of measuring")
+    add("--records", type=Path, nargs="*", default=[], help="of networks trained by refinement")
     add("--markdown", type=Path, help="fill the sections of this page")
     add("--figure", type=Path, help="draw into this folder")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")

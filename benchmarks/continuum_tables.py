@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upright.files import write_whole
+from upright.records import Record
 from upright.report.figures.draw import Drawing, look, styled
 
 TRUTH = "truth"
-JUDGED = 100
-"""Passes from which on estimates are listed: before, few slopes were seen."""
+JUDGED = (100, 300, 1000)
+"""Passes for which estimates are listed; with fewer, few slopes were seen."""
 PICTURE = "![Accuracy under searches against their passes](images/continuum.svg)"
 
 
@@ -121,13 +122,14 @@ def _by(points: Iterable[Point], key: Callable[[Point], object]) -> list[list[Po
     return list(groups.values())
 
 
-def sections(measured: Measured) -> dict[str, str]:
+def sections(measured: Measured, records: Iterable[Record] = ()) -> dict[str, str]:
     """What the documentation shows, by the names of its sections."""
     spaces = _by(measured.points, lambda point: point.space)
     return {
         "continuum": "\n\n".join([PICTURE, *(_accuracies(points) for points in spaces)]),
         "estimates": _estimates(measured.points),
         "speed": _speeds(measured.speeds),
+        "training": _trained(records),
     }
 
 
@@ -165,7 +167,7 @@ def _estimates(points: Sequence[Point]) -> str:
     for group in grouped(points):
         truth = group[-1].accuracy
         for point in group:
-            if (said := point.estimate) is not None and point.passes >= JUDGED:
+            if (said := point.estimate) is not None and point.passes in JUDGED:
                 shares = [f"{100 * share:.1f}" for share in (point.accuracy, said.accuracy, truth)]
                 early = f"{said.early_missed} of {said.early_safe}"
                 name, space = _short(point.model), f"`{point.space}`"
@@ -194,6 +196,20 @@ def _short(model: str) -> str:
 
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def _trained(records: Iterable[Record]) -> str:
+    """Networks that were attacked by a grid and by refinement, as they are recorded."""
+    metrics = ("nat", "grid-775", "refine-1000")
+    lines = [
+        _row("trained by", "seed", "natural", *metrics[1:]),
+        _row("---", *["---:"] * 4),
+    ]
+    for record in records:
+        if set(metrics) <= set(record.measured):
+            found = [f"{100 * record.measured[metric]:.2f}" for metric in metrics]
+            lines.append(_row(f"`{record.method}`", str(record.seed), *found))
+    return "\n".join(lines)
 
 
 @styled
@@ -232,6 +248,7 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
         )
     axes.axhline(100 * truth.accuracy, linestyle="--", color="black", label="brute force")
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda passes, _: f"{passes:,.0f}")
     axes.set_xlabel("passes an image")
     axes.set_ylabel("accuracy in %")
     axes.set_title(f"{truth.model.removeprefix('zoo:')}\n{truth.space}", fontsize="small")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from upright.families import UnknownFamilyError
-from upright.objective import GRAMMAR
+from upright.objective import grammar
 from upright.registry import UnknownNameError
 
 __all__ = ["Escape", "Hang", "Target", "attempt", "warm_up"]
@@ -93,7 +93,7 @@ def attempt(target: Target, data: bytes, folder: Path, *, alarm: bool = True) ->
 
 
 def _is_one_line(message: str) -> bool:
-    return bool(message) and "\n" not in message.removesuffix(GRAMMAR).rstrip("\n")
+    return bool(message) and "\n" not in message.removesuffix(grammar()).rstrip("\n")
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ from upright.attacks import parse_attack
 from upright.cli import options as cli_options
 from upright.data import load_data
 from upright.models import build_network
-from upright.objective import Objective, known_objective, name_penalty, notation
+from upright.objective import Objective, known_objective, name_penalty
+from upright.objective.notation import REGULARIZERS
 from upright.penalties import L2
 from upright.sources import load_model
 
@@ -40,7 +41,7 @@ def _attack(data: bytes, _: Path) -> None:
 
 
 def _penalty(data: bytes, _: Path) -> None:
-    with mock.patch.dict(notation._REGULARIZERS):
+    with mock.patch.object(REGULARIZERS, "_entries", dict(REGULARIZERS._entries)):
         name_penalty(_text(data), L2(scale=3.0))
         assert Objective.parse(f"{_text(data)}(rob, rnd)").penalty == L2(scale=3.0)
 
@@ -97,12 +98,12 @@ def _environment(data: bytes, folder: Path) -> None:
 def _arguments(data: bytes, folder: Path) -> None:
     """All of the command line but for the work itself, which may take as long as it is told to."""
     stub = mock.Mock(side_effect=ValueError("no work is done here"))
-    names = ("train.train_together", "evaluate.load_model", "data.fetch_set")
+    names = ("cli.train.train_together", "measure.measured.load_model", "cli.data.fetch_set")
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(mock.patch.dict(os.environ, UPRIGHT_DATA=str(folder)))
         for name in names:
-            stack.enter_context(mock.patch(f"upright.cli.{name}", stub))
+            stack.enter_context(mock.patch(f"upright.{name}", stub))
         _run(_arguments_of(data))
 
 

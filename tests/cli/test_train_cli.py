@@ -170,7 +170,7 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
 def test_a_misspelt_objective_shows_the_grammar(upright: Call) -> None:
     code, _, err = upright("train", "KLL(rob, Wo-2)", *OPTIONS, "--out", "run")
     assert code == 2
-    assert "'KLL' is not a regularizer" in err
+    assert "no regularizer is called 'KLL' (nearest: KL)" in err
     assert "Reg(batch, def)" in err
     assert not Path("run").exists()
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from upright import Objective, Penalty, RegularizedLoss, name_penalty
 from upright.attacks import ATTACKS, CandidateSearch, RandomSearch, attack_name
-from upright.objective import notation
+from upright.objective.notation import REGULARIZERS
 from upright.pose import Pose
 from upright.space import Space
 from upright.train import Recipe
@@ -103,7 +103,7 @@ class Reserved(Clashing):
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    monkeypatch.setattr(REGULARIZERS, "_entries", dict(REGULARIZERS._entries))
     monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
     attack_name("jumps-K", r"jumps-(\d+)")(lambda tries: Jumps(int(tries)))
 
@@ -130,7 +130,7 @@ def test_penalty_without_a_name_is_not_written_as_another() -> None:
 
 @pytest.mark.parametrize("name", ["KL", "two words", ""])
 def test_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="AT, L2, KL, ALP, KL-C"):
+    with pytest.raises(ValueError, match=r"choose another name|not a word"):
         name_penalty(name, Widest())
 
 
@@ -173,7 +173,7 @@ margins = st.builds(
 def test_any_option_of_a_penalty_and_of_an_attack_is_read_back(
     named: Margin, penalty: Margin, tries: int, size: float
 ) -> None:
-    notation._REGULARIZERS.pop("Margin", None)
+    REGULARIZERS._entries.pop("Margin", None)
     name_penalty("Margin", named)
     objective = with_penalty(penalty, attack=Jumps(tries, size))
     assert Objective.parse(str(objective)) == objective

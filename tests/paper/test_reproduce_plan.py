@@ -15,7 +15,7 @@ from rigid_spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective, parse_objective
-from upright.paper import LAYOUTS, paper_method, table_names, wanted
+from upright.paper import LAYOUTS, paper_method, reported, table_names, wanted, with_reported
 from upright.paper import cells as plan
 from upright.paper.figures import FACTORS, FIGURES, figure, figure_recipes
 from upright.paper.method import Method
@@ -353,3 +353,15 @@ def test_a_pair_says_whether_it_is_an_oracle():
     del values["oracle"]
     with pytest.raises(ValueError, match="not a pair of recipes"):
         plan_from_json(values)
+
+
+def test_the_paper_s_number_stands_beside_rounded_weights_which_fill_no_cell():
+    recipe = wanted("cifar10", "std")[0]
+    exact = made_up_record(recipe, {"nat": 0.9, "wo-3": 0.1}, data_variant="official")
+    rounded = replace(exact, evaluation={**exact.evaluation, "weights": "bfloat16"})
+    for record in (exact, rounded):
+        assert with_reported(record).reported == {"nat": reported("cifar10", "std", "nat")}
+        unknown = replace(record, data_variant=None)  # perhaps not all images
+        assert with_reported(unknown).reported == {}
+    assert plan.recipe_of(exact) is not None
+    assert plan.recipe_of(rounded) is None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from made_up_records import made_up_record
 from upright import PAPER, Space
+from upright.records import append
 from upright.train import Recipe, train
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -23,7 +26,8 @@ def continuum(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 PAGE = "".join(
-    f"<!-- reproduce: {name} -->\n<!-- end -->\n" for name in ("continuum", "estimates", "speed")
+    f"<!-- reproduce: {name} -->\n<!-- end -->\n"
+    for name in ("continuum", "estimates", "speed", "training")
 )
 
 
@@ -39,7 +43,17 @@ def test_every_attack_is_held_against_brute_force(continuum: Any, tmp_path: Path
     continuum.main([*options, *sizes, "--spaces", spaces[0]])
     continuum.main([*options, *sizes, "--speed", "--spaces", *spaces])  # the first once more
     page.write_text(PAGE)
-    show = ["--markdown", str(page), "--figure", str(tmp_path)]
+    measured = {"nat": 0.9, "grid-775": 0.7, "refine-1000": 0.6}
+    trained = made_up_record(replace(recipe, objective="KL(rob, refine-10+rnd)", seed=3), measured)
+    append(tmp_path / "records.jsonl", trained)
+    show = [
+        "--records",
+        str(tmp_path / "records.jsonl"),
+        "--markdown",
+        str(page),
+        "--figure",
+        str(tmp_path),
+    ]
     continuum.main(["--measured", str(kept), str(kept), *show])
 
     measured = continuum.Measured.read([kept])
@@ -59,6 +73,7 @@ def test_every_attack_is_held_against_brute_force(continuum: Any, tmp_path: Path
                 assert point.estimate.missed >= point.estimate.safe - 12 * truth.accuracy
     assert page.read_text().count("25 random poses") == len(groups)
     assert page.read_text().count("| refine-20+s-pgd |") == len(groups)
+    assert "`KL(rob, refine-10+rnd)` | 3 | 90.00 | 70.00 | 60.00 |" in page.read_text()
     assert (tmp_path / "continuum.svg").exists()
 
 

@@ -24,7 +24,7 @@ from upright.data.glyphs import glyphs
 from upright.data.registry import DATA_SETS
 from upright.families import FAMILIES
 from upright.models import NETWORKS, build_network, network_forms
-from upright.objective import notation
+from upright.objective.notation import REGULARIZERS
 from upright.train import Recipe
 
 EXTEND = ROOT / "examples" / "extend"
@@ -37,7 +37,7 @@ def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
     monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     monkeypatch.setattr(DATA_SETS, "_entries", dict(DATA_SETS._entries))
-    monkeypatch.setattr(notation, "_REGULARIZERS", dict(notation._REGULARIZERS))
+    monkeypatch.setattr(REGULARIZERS, "_entries", dict(REGULARIZERS._entries))
     monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
     monkeypatch.syspath_prepend(str(EXTEND))
     monkeypatch.chdir(tmp_path)

@@ -32,6 +32,7 @@ ALLOWED = {
     },
     "the name of a data set": {
         "dataset.lower().replace('-', '')",
+        "data_name.startswith('npz:')",
         "re.sub('[^\\\\w.-]+', '-', record.dataset)",
     },
     "the name of a network": {"re.compile('(stn|stn-affine|etn)\\\\d.*')"},

@@ -119,7 +119,7 @@ def _worse(first: WorstCase, second: WorstCase) -> WorstCase:
 
 
 @attack_name(
-    "refine-N+s-pgd, refine-N+rnd+s-pgd",
+    "refine-N+s-pgd (as in refine-1000+s-pgd), refine-N+rnd+s-pgd",
     r"refine-(\d+)(\+rnd)?\+s-?pgd",
     about="the last passes are gradient steps, for models that have gradients",
 )

@@ -14,14 +14,11 @@ from typing import TextIO
 import torch
 
 from upright.checks import SuspiciousInput
-from upright.objective import GRAMMAR
+from upright.objective import grammar
 from upright.ranks import Ranks, joined_ranks
 from upright.terminal import printable
 
 __all__ = ["flush", "is_watched", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
-
-_IN_LINES = f"\n{GRAMMAR}"
-"""The end of the one message that is easier to read in its own lines."""
 
 
 def say(text: str) -> None:
@@ -29,7 +26,8 @@ def say(text: str) -> None:
 
     Where nobody listens any more, nothing is said, and nothing lost.
     """
-    line = printable(text.removesuffix(_IN_LINES)) + (_IN_LINES if text.endswith(_IN_LINES) else "")
+    end = f"\n{grammar()}"  # of the one message that is easier to read in its own lines
+    line = printable(text.removesuffix(end)) + (end if text.endswith(end) else "")
     if sys.stderr is not None:  # else Python would print to stdout
         with contextlib.suppress(OSError):
             print(f"upright: {line}", file=sys.stderr)
@@ -73,7 +71,7 @@ def one_line(error: BaseException) -> str:
     """Give the message of an error in one line, the way people would put it."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if str(error).endswith(_IN_LINES):
+    if str(error).endswith(f"\n{grammar()}"):
         return str(error)
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}" if isinstance(error, RuntimeError) else text

@@ -13,11 +13,10 @@ from upright.objective.locnet import (
     parse_objective,
 )
 from upright.objective.loss import LossTerms, RegularizedLoss
-from upright.objective.notation import GRAMMAR, name_penalty
+from upright.objective.notation import grammar, name_penalty
 from upright.objective.product import BatchType, Objective, Target
 
 __all__ = [
-    "GRAMMAR",
     "AnyObjective",
     "BatchType",
     "Criterion",
@@ -29,6 +28,7 @@ __all__ = [
     "Target",
     "as_objective",
     "evaluation_mode",
+    "grammar",
     "known_objective",
     "located_pose",
     "make_loss",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from upright.attacks import Attack, parse_attack
+from upright.attacks import ATTACKS, Attack, parse_attack
 from upright.objective.options import (
     alike,
     number,
@@ -18,24 +18,9 @@ from upright.objective.options import (
 )
 from upright.objective.product import BatchType, Objective, Target
 from upright.penalties import KL, L2, Penalty
+from upright.registry import Registry
 
-__all__ = ["GRAMMAR", "canonical", "name_penalty", "parse", "usual_weight", "write"]
-
-GRAMMAR = """\
-  std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
-  Reg:    AT, L2, KL, ALP, KL-C
-  batch:  nat, rob, mix
-  def:    rnd, Wo-k for any k, S-PGD, or another attack such as grid-3x3x7 or refine-20+rnd;
-          with ×m for m draws
-  option: λ (or lambda): weight of the penalty
-          scale: of L2; direction: of KL, natural or transformed; of a penalty of your own, its
-          fields, as in width=0.5
-          steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
-          search: what the x' of the cross-entropy maximises, cross-entropy or penalty
-  fill:   black, reflection, border or a colour as in #7f7f7f; LocNet regresses the pose of moved
-          images, for stn-plus
-as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5, scale=1)"""
-"""What ``Objective.parse`` understands, as error messages show it."""
+__all__ = ["REGULARIZERS", "canonical", "grammar", "name_penalty", "parse", "usual_weight", "write"]
 
 
 @dataclass(frozen=True)
@@ -47,13 +32,33 @@ class _Regularizer:
     weight: float
 
 
-_REGULARIZERS = {
-    "AT": _Regularizer(None, "penalty", 1.0),
-    "L2": _Regularizer(L2(), "penalty", 1.0),
-    "KL": _Regularizer(KL(), "penalty", 8.0),
-    "ALP": _Regularizer(L2(), "cross-entropy", 1.0),
-    "KL-C": _Regularizer(KL(), "cross-entropy", 8.0),
-}
+REGULARIZERS: Registry[_Regularizer] = Registry("regularizer", alphabetical=False)
+"""What stands before the bracket: each penalty with what its x' maximises and its usual weight."""
+
+REGULARIZERS.register("AT")(_Regularizer(None, "penalty", 1.0))
+REGULARIZERS.register("L2")(_Regularizer(L2(), "penalty", 1.0))
+REGULARIZERS.register("KL")(_Regularizer(KL(), "penalty", 8.0))
+REGULARIZERS.register("ALP")(_Regularizer(L2(), "cross-entropy", 1.0))
+REGULARIZERS.register("KL-C")(_Regularizer(KL(), "cross-entropy", 8.0))
+
+
+def grammar() -> str:
+    """Say what ``Objective.parse`` understands, as error messages show it."""
+    attacks = [entry.form.replace(",", "").split()[0] for entry in ATTACKS.entries]
+    return f"""\
+  std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
+  Reg:    {", ".join(REGULARIZERS)}
+  batch:  nat, rob, mix
+  def:    {", ".join(attacks)} (as in Wo-10, refine-20+rnd), in any case;
+          with ×m for m draws
+  option: λ (or lambda): weight of the penalty
+          scale: of L2; direction: of KL, natural or transformed; of a penalty of your own, its
+          fields, as in width=0.5
+          steps, restarts, step: of S-PGD, the last as in 0.03/0.03/0.3 (px, px, degrees)
+          search: what the x' of the cross-entropy maximises, cross-entropy or penalty
+  fill:   black, reflection, border or a colour as in #7f7f7f; LocNet regresses the pose of moved
+          images, for stn-plus
+as in KL(rob, Wo-10), KL-C(mix, S-PGD), L2(nat, rnd×4; λ=0.5, scale=1)"""
 
 
 def name_penalty(
@@ -64,15 +69,13 @@ def name_penalty(
     The fields of a dataclass become options: ``NAME(batch, def; FIELD=VALUE)``. ``weight`` is the λ
     that it has unless told, ``target`` what its x' maximises.
     """
-    if not re.fullmatch(r"[\w-]+", name) or name in _REGULARIZERS:
-        raise ValueError(
-            f"{name!r} is taken or not a word: the names are {', '.join(_REGULARIZERS)}"
-        )
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"{name!r} is not a word, as names of penalties are: L2, KL-C")
     if taken := {"λ", "lambda", "search"} & {*penalty.options()}:
         raise ValueError(
             f"every objective has an option {taken.pop()}: call that field of {penalty} otherwise"
         )
-    _REGULARIZERS[name] = _Regularizer(penalty, target, weight)
+    REGULARIZERS.register(name)(_Regularizer(penalty, target, weight))
 
 
 _CALL = re.compile(r"([\w-]+)\s*\(\s*(\w+)\s*,([^;()]+)(?:;([^()]*))?\)")
@@ -86,8 +89,8 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
     if match is None:
         raise _error(text, "it is not of the form Reg(batch, def)")
     name, batch, definition, options = match.groups()
-    if name not in _REGULARIZERS:
-        raise _error(text, f"{name!r} is not a regularizer")
+    if name not in REGULARIZERS:
+        raise _error(text, str(REGULARIZERS.unknown(name)))
     if batch not in ("nat", "rob", "mix"):
         raise _error(text, f"{batch!r} is not a batch type")
     attack, draws = _attack(text, definition.strip())
@@ -136,11 +139,11 @@ def canonical(objective: Objective) -> Objective:
 
 def usual_weight(objective: Objective) -> float:
     """The λ that its name stands for."""
-    return _REGULARIZERS[_name(objective)].weight
+    return REGULARIZERS[_name(objective)].weight
 
 
 def _preset(name: str, batch: BatchType, attack: Attack, draws: int) -> Objective:
-    known = _REGULARIZERS[name]
+    known = REGULARIZERS[name]
     # As the authors' program has it: KL(rob, .) searches once, L2(rob, .) and KL(mix, .) twice.
     shares_penalty_search = (name, batch) == ("KL", "rob")
     return Objective(
@@ -158,7 +161,7 @@ def _name(objective: Objective) -> str:
     penalty = objective.penalty
     if penalty is None:
         return "AT"  # without a penalty its target means nothing
-    for name, known in _REGULARIZERS.items():
+    for name, known in REGULARIZERS.items():
         is_of_kind = type(known.penalty) is type(penalty)
         if is_of_kind and known.penalty_target == objective.penalty_target:
             _check_options(penalty, known.penalty)
@@ -168,7 +171,7 @@ def _name(objective: Objective) -> str:
 
 def _first_name(penalty: Penalty | None) -> str | None:
     """The first name that a penalty has, whatever its x' maximises."""
-    names = (name for name, known in _REGULARIZERS.items() if type(known.penalty) is type(penalty))
+    names = (name for name, known in REGULARIZERS.items() if type(known.penalty) is type(penalty))
     return None if penalty is None else next(names, None)
 
 
@@ -256,4 +259,4 @@ _SEARCH = _Option(
 
 
 def _error(text: str, reason: str) -> ValueError:
-    return ValueError(f"cannot read the objective {text!r}: {reason}. The grammar is\n{GRAMMAR}")
+    return ValueError(f"cannot read the objective {text!r}: {reason}. The grammar is\n{grammar()}")
