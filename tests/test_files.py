@@ -16,7 +16,7 @@ import pytest
 
 from made_up_records import made_up_record
 from tiny_runs import tiny_recipe
-from upright import files, records
+from upright import files, record_files
 from upright.files import alone_in, in_turn, write_whole
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
@@ -45,7 +45,7 @@ def test_new_files_have_the_permissions_that_the_umask_leaves(mask: int, tmp_pat
     with umask(mask):
         (tmp_path / "plain").touch()
         write_whole(tmp_path / "whole", b"content")
-        records.append(tmp_path / "records", made_up_record(tiny_recipe(), {"nat": 0.5}))
+        record_files.append(tmp_path / "records", made_up_record(tiny_recipe(), {"nat": 0.5}))
         with alone_in(tmp_path):
             pass
     expected = mode(tmp_path / "plain")
