@@ -30,6 +30,7 @@ from timing import machine, write_json
 
 from upright.files import lock
 from upright.objective import parse_objective
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing, undone
 from upright.record_files import RecordFolder
 from upright.records import Record
@@ -105,7 +106,7 @@ class Stage:
         return driver
 
     def done(self) -> bool:
-        return not undone(self.tasks, self.results.read())
+        return not undone(INVARIANCE, self.tasks, self.results.read())
 
     def at_work(self) -> list[tuple[Task, Claim]]:
         """Tasks that a worker holds at this moment."""
@@ -154,7 +155,7 @@ def drive(address: str, runs: Path, results: Path, tasks: list[Task]) -> None:
     with ray_engine(
         runs=runs, address=address, checkpoint_every=CHECKPOINT_EVERY, say=print
     ) as engine:
-        for failure in make_missing(tasks, engine, RecordFolder(results), say=print):
+        for failure in make_missing(INVARIANCE, tasks, engine, RecordFolder(results), say=print):
             print(f"failed: {failure.task}: {failure.reason}")
 
 
@@ -241,7 +242,7 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
             device=torch.device("cpu"),
             checkpoint_every=CHECKPOINT_EVERY,
         )
-        assert make_missing(tasks, engine, plain) == ()
+        assert make_missing(INVARIANCE, tasks, engine, plain) == ()
         stage = Stage(tasks, folder)
         began = time.perf_counter()
         try:

@@ -23,9 +23,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from upright.paper.cells import wanted
+from upright.paper import INVARIANCE, reported, wanted
 from upright.paper.missing import make_missing
-from upright.paper.reported import reported
 from upright.record_files import RecordFolder
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task
@@ -65,7 +64,7 @@ class OneChange:
         tasks = [
             Task(plan=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
         ]
-        for failure in make_missing(tasks, engine, results, say=print):
+        for failure in make_missing(INVARIANCE, tasks, engine, results, say=print):
             print(f"failed: {failure.task}: {failure.reason}")
         found: dict[str, dict[str, float]] = {}
         for record in results.read():

@@ -25,8 +25,7 @@ from upright.data.raw import RawSplit, split_digests
 from upright.evaluation import examine
 from upright.measure import measured
 from upright.origin import origin_on
-from upright.paper import cells as plan
-from upright.paper import reported
+from upright.paper import cells, reported
 from upright.record_files import read
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
@@ -211,7 +210,7 @@ def test_the_paper_s_accuracy_stands_beside_one_that_was_measured_as_in_the_pape
     np.savez(tmp_path / "small.npz", **small.arrays)
     # The paper's own recipe would take hours: here this one is the paper's.
     paper = Recipe(objective="AT(rob, Wo-10)", data="cifar10", steps=1, batch=2)
-    monkeypatch.setattr(plan, "_methods", lambda: {paper: "AT(rob,Wo-10)"})
+    monkeypatch.setattr(cells, "_methods", lambda _: {paper: "AT(rob,Wo-10)"})
     train(replace(paper, **{"data": "npz:small.npz", **changes}), "run")
     code, _ = upright_evaluate("run", "--attack", "wo-2", *options, data="npz:small.npz")
     (record,) = recorded()

@@ -20,6 +20,7 @@ from upright.data.known import KNOWN
 from upright.evaluation import Oracle
 from upright.measure import Guest
 from upright.measure.guest import weights_digest
+from upright.paper import INVARIANCE
 from upright.paper.missing import missing_tasks
 from upright.paper.tables import fill_tables, select
 from upright.pose import Pose
@@ -165,12 +166,16 @@ def test_a_guest_fills_no_cell_of_the_paper_and_replaces_no_run():
     run = replace(
         made_up.RECORDS[0], dataset="cifar10", data_digest=digests, recipe=recipe.as_json()
     )
-    tables = select(tables=["regspat"], datasets=["cifar10"], methods=["KL(rob, Wo-10)"])
+    tables = select(
+        INVARIANCE, tables=["regspat"], datasets=["cifar10"], methods=["KL(rob, Wo-10)"]
+    )
     for record, measured in ((run, True), (guest_of(run, "KL(rob, Wo-10)"), False)):
-        cells = [cell for table in fill_tables(tables, [record]) for cell in table.cells]
+        cells = [
+            cell for table in fill_tables(INVARIANCE, tables, [record]) for cell in table.cells
+        ]
         assert any(cell.measured for cell in cells) is measured
         needs = [(recipe, "grid-775")]
-        assert (not missing_tasks(needs, [record], seeds=1)) is measured
+        assert (not missing_tasks(INVARIANCE, needs, [record], seeds=1)) is measured
 
 
 def test_a_guest_is_in_no_figure_and_a_line_of_its_own_in_the_table():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
-from upright.paper import cells as plan
-from upright.paper import paper_method
+from upright.paper import INVARIANCE, paper_method, wanted
+from upright.paper.cells import by_recipe
 from upright.paper.tables import fill_tables, select
 from upright.record_files import read
 from upright.report.compare import estimate
@@ -24,36 +25,29 @@ RESULTS = sorted((Path(__file__).parents[2] / "results").glob("*.jsonl"))
 GRID = {"nat": 0.9, "grid-775": 0.7}
 
 
-@pytest.fixture
-def _chosen(monkeypatch):
-    """Lets a test choose."""
-    caches = (plan.wanted, plan._methods)
-    for cached in caches:
-        cached.cache_clear()
-    chosen = {("cifar10", "KL(rob, Wo-10)"): 4.0, ("cifar10", "L2(nat, rnd)"): 2.0}
-    monkeypatch.setattr(plan, "CHOSEN", chosen)
-    yield
-    for cached in caches:
-        cached.cache_clear()
+CHOSEN = replace(
+    INVARIANCE, weights={("cifar10", "KL(rob, Wo-10)"): 4.0, ("cifar10", "L2(nat, rnd)"): 2.0}
+)
+"""The paper, with weights of which we chose two ourselves."""
 
 
-@pytest.mark.usefixtures("_chosen")
 def test_a_chosen_weight_replaces_the_default():
     chosen = paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")
-    choice = select(tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)"])
-    (table,) = fill_tables(choice, [made_up_record(chosen, GRID)])
+    choice = select(CHOSEN, tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)"])
+    (table,) = fill_tables(CHOSEN, choice, [made_up_record(chosen, GRID)])
     cells = [row.cells[0] for row in table.rows]
     assert [(cell.measured.mean, cell.weight) for cell in cells] == [(0.9, 4.0), (0.7, 4.0)]
-    assert paper_method(chosen) == "KL(rob,Wo-10)"
-    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10)")) is None
-    assert paper_method(paper_recipe("svhn", "KL(rob, Wo-10)")) == "KL(rob,Wo-10)"
+    assert paper_method(chosen, paper=CHOSEN) == "KL(rob,Wo-10)"
+    assert paper_method(paper_recipe("cifar10", "KL(rob, Wo-10)"), paper=CHOSEN) is None
+    assert paper_method(paper_recipe("svhn", "KL(rob, Wo-10)"), paper=CHOSEN) == "KL(rob,Wo-10)"
 
 
-@pytest.mark.usefixtures("_chosen")
 def test_a_chosen_weight_is_told_in_tables_and_on_the_page():
     chosen = paper_recipe("cifar10", "KL(rob, Wo-10; λ=4)")
-    choice = select(tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)", "std"])
-    tables = fill_tables(choice, [made_up_record(chosen, GRID)])
+    choice = select(
+        CHOSEN, tables=["regspat"], datasets=["cifar10"], methods=["KL(rob,Wo-10)", "std"]
+    )
+    tables = fill_tables(CHOSEN, choice, [made_up_record(chosen, GRID)])
     assert "| `KL(rob, Wo-10)`, λ = 4 | 1 | 90.00 |" in methods_to_markdown(tables)
     lines = list(csv.DictReader(io.StringIO(to_csv(tables), newline="")))
     weights = {line["method"]: line["chosen_weight"] for line in lines}
@@ -64,10 +58,9 @@ def test_a_chosen_weight_is_told_in_tables_and_on_the_page():
     assert hint.endswith("; λ = 4")
 
 
-@pytest.mark.usefixtures("_chosen")
 @pytest.mark.parametrize("name", ["L2(nat,rnd)", "ALP(nat,rnd)", "ALP(nat,Wo-1)"])
 def test_it_is_chosen_for_every_name_of_the_same_runs(name):
-    (recipe,) = plan.wanted("cifar10", name)
+    (recipe,) = wanted("cifar10", name, paper=CHOSEN)
     assert recipe == paper_recipe("cifar10", "L2(nat, rnd; λ=2)")
 
 
@@ -87,12 +80,12 @@ def test_the_weights_of_the_cells_are_those_that_the_records_call_for():
     records = [record for path in RESULTS for record in read(path).records]
     single = [record for record in records if "locnet" not in record.recipe]
     compared = 0
-    for (dataset, objective), grids in by_weight(plan.by_recipe(single)).items():
+    for (dataset, objective), grids in by_weight(by_recipe(INVARIANCE, single)).items():
         default = Objective.parse(objective).weight
         seeds = grids[default].n if default in grids else 0
         enough = [weight for weight in grids if grids[weight].n >= seeds]
         best = max(enough, key=lambda weight: grids[weight].mean)
         here = f"{objective} on {dataset} has the highest grid-775 accuracy with λ = {best:g}"
-        assert plan.CHOSEN.get((dataset, objective), default) == best, here
+        assert INVARIANCE.weights.get((dataset, objective), default) == best, here
         compared += len(enough) > 1
-    assert compared >= len(plan.CHOSEN)
+    assert compared >= len(INVARIANCE.weights)

@@ -20,7 +20,7 @@ MISPRINTS = [
     ("wok_diffk", "CIFAR-10", "ALP(rob,Wo-1)"),
 ]
 
-with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "invariance.csv").open(newline="") as _file:
     LINES = list(csv.DictReader(_file))
 SOUND = [
     line for line in LINES if (line["table"], line["dataset"], line["method"]) not in MISPRINTS

@@ -15,11 +15,10 @@ from rigid_spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective, parse_objective
-from upright.paper import LAYOUTS, paper_method, reported, table_names, wanted, with_reported
-from upright.paper import cells as plan
-from upright.paper.figures import FACTORS, FIGURES, figure, figure_recipes
-from upright.paper.method import Method
-from upright.paper.missing import missing_tasks, table_needs
+from upright.paper import INVARIANCE, paper_method, reported, wanted, with_reported
+from upright.paper.cells import chosen_weight, recipe_of
+from upright.paper.missing import missing_tasks
+from upright.paper.needs import figure_recipes, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.penalties import KL
 from upright.report.comparable import comparable
@@ -29,20 +28,24 @@ NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 NETWORKS = ("GRN", "ETN", "STN")
 GRID = {"nat": 0.9, "grid-775": 0.7}
 
-with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "invariance.csv").open(newline="") as _file:
     PRINTED = list(csv.DictReader(_file))
 
 
 def filled(records, table="regspat", dataset="cifar10", method="KL(rob,Wo-10)"):
     """The cells of one column, by metric."""
-    (found,) = fill_tables(select(tables=[table], datasets=[dataset], methods=[method]), records)
+    (found,) = fill_tables(
+        INVARIANCE,
+        select(INVARIANCE, tables=[table], datasets=[dataset], methods=[method]),
+        records,
+    )
     return {row.metric: row.cells[0] for row in found.rows}
 
 
 def test_every_number_of_the_paper_has_exactly_one_cell():
     placed = Counter(
         (table.name, row.dataset, column.name, row.metric, cell.reported.mean)
-        for table in fill_tables(select(), [])
+        for table in fill_tables(INVARIANCE, select(INVARIANCE), [])
         for row in table.rows
         for column, cell in zip(table.columns, row.cells, strict=True)
         if cell is not None
@@ -59,8 +62,8 @@ def test_every_number_of_the_paper_has_exactly_one_cell():
 
 
 def test_methods_and_tables_stand_in_the_paper_s_order():
-    assert list(table_names()) == list(dict.fromkeys(line["table"] for line in PRINTED))
-    for layout in LAYOUTS:
+    assert list(INVARIANCE.table_names) == list(dict.fromkeys(line["table"] for line in PRINTED))
+    for layout in INVARIANCE.layouts:
         first = next(line for line in PRINTED if line["table"] == layout.name)
         order = list(
             dict.fromkeys(
@@ -86,7 +89,7 @@ def test_every_cell_s_recipe_is_the_paper_s():
         for recipe in recipes:
             # The objective of a single draw may have another name, which a test below holds, and
             # another λ than the default may be chosen, see test_chosen_weight.py.
-            weight = plan.chosen_weight(dataset, method)
+            weight = chosen_weight(INVARIANCE, dataset, method)
             name = str(Objective.parse(objective, weight=weight))
             name = str(recipe.objective) if parsed.single_try else name
             changes = {"model": recipe.model, "batch": recipe.batch}
@@ -190,8 +193,8 @@ def test_a_whole_set_in_another_order_fills_the_cells(variant):
     record = made_up_record(recipe, GRID, data_digest=other, data_variant=variant)
     assert filled([record])["nat"].measured.mean == 0.9
     needs = [(recipe, "grid-775")]
-    assert missing_tasks(needs, [record], seeds=1) == ()
-    assert missing_tasks(needs, [replace(record, data_variant=None)], seeds=1) != ()
+    assert missing_tasks(INVARIANCE, needs, [record], seeds=1) == ()
+    assert missing_tasks(INVARIANCE, needs, [replace(record, data_variant=None)], seeds=1) != ()
 
 
 def test_of_two_batch_sizes_the_one_with_the_higher_grid_accuracy_is_shown_for_all_metrics():
@@ -215,7 +218,11 @@ def test_a_seed_counts_once_by_its_newest_record():
 
 
 def test_every_network_of_the_paper_can_be_built():
-    names = {run.model for recipe, _ in table_needs(select()) for run in recipe.runs}
+    names = {
+        run.model
+        for recipe, _ in table_needs(INVARIANCE, select(INVARIANCE))
+        for run in recipe.runs
+    }
     assert len(names) == 4
     for name in names:
         build_network(name)
@@ -246,28 +253,30 @@ def test_the_paper_s_name_is_found_from_a_recipe():
     ],
 )
 def test_error_is_removed_from_that_of_the_same_search_without_the_penalty(method, baseline):
-    assert Method.named(method).baseline == baseline
+    assert INVARIANCE.baseline(INVARIANCE.method(method)) == baseline
 
 
 def test_what_is_recorded_is_not_missing():
-    layouts = select(tables=["finer_grid"], datasets=["cifar10"], methods=["ALP(mix,Wo-10)"])
-    needs = table_needs(layouts)
+    layouts = select(
+        INVARIANCE, tables=["finer_grid"], datasets=["cifar10"], methods=["ALP(mix,Wo-10)"]
+    )
+    needs = table_needs(INVARIANCE, layouts)
     recipe = paper_recipe("cifar10", "ALP(mix, Wo-10)")
-    (task,) = missing_tasks(needs, [], seeds=1)
+    (task,) = missing_tasks(INVARIANCE, needs, [], seeds=1)
     assert (task.plan, task.attacks) == (recipe, ("grid-775", "grid-7500"))
     coarse = made_up_record(replace(recipe, precision="bfloat16"), GRID)
-    (task,) = missing_tasks(needs, [coarse], seeds=1)
+    (task,) = missing_tasks(INVARIANCE, needs, [coarse], seeds=1)
     assert task.attacks == ("grid-7500",)
     fine = made_up_record(recipe, {"nat": 0.9, "grid-7500": 0.6})
-    assert missing_tasks(needs, [coarse, fine], seeds=1) == ()
-    (task,) = missing_tasks(needs, [coarse, fine], seeds=2, precision="bfloat16")
+    assert missing_tasks(INVARIANCE, needs, [coarse, fine], seeds=1) == ()
+    (task,) = missing_tasks(INVARIANCE, needs, [coarse, fine], seeds=2, precision="bfloat16")
     assert task.plan == replace(recipe, seed=1, precision="bfloat16")
 
 
 def test_a_record_on_other_data_or_of_another_evaluation_leaves_a_metric_missing():
     recipe = paper_recipe("cifar10", "std")
     needs = [(recipe, "nat"), (recipe, "grid-775")]
-    assert missing_tasks(needs, [made_up_record(recipe, GRID)], seeds=1) == ()
+    assert missing_tasks(INVARIANCE, needs, [made_up_record(recipe, GRID)], seeds=1) == ()
     svhn = made_up_record(replace(recipe, data="svhn"), GRID).data_digest
     for changes in (
         {"dataset": "svhn", "data_digest": svhn},
@@ -275,19 +284,21 @@ def test_a_record_on_other_data_or_of_another_evaluation_leaves_a_metric_missing
         {"data_digest": {"test_images": "of some of them"}, "evaluation": {"limit": 10}},
         {"evaluation": {"fill": "border"}},
     ):
-        (task,) = missing_tasks(needs, [made_up_record(recipe, GRID, **changes)], seeds=1)
+        (task,) = missing_tasks(
+            INVARIANCE, needs, [made_up_record(recipe, GRID, **changes)], seeds=1
+        )
         assert task.attacks == ("grid-775",)
 
 
 def test_a_metric_that_tables_and_figures_need_is_measured_once():
     recipe = paper_recipe("cifar10", "std")
     needs = [(recipe, "grid-775"), (recipe, "nat"), (recipe, "grid-775"), (recipe, "S-PGD")]
-    (task,) = missing_tasks(needs, [], seeds=1)
+    (task,) = missing_tasks(INVARIANCE, needs, [], seeds=1)
     assert task.attacks == ("grid-775", "s-pgd")
 
 
 def test_tables_share_their_runs_and_every_method_s_first_seed_comes_first():
-    tasks = missing_tasks(table_needs(select()), [], seeds=3)
+    tasks = missing_tasks(INVARIANCE, table_needs(INVARIANCE, select(INVARIANCE)), [], seeds=3)
     runs = [task.plan for task in tasks]
     assert len(set(runs)) == len(runs)
     assert [run.main.seed for run in runs] == sorted(run.main.seed for run in runs)
@@ -296,9 +307,11 @@ def test_tables_share_their_runs_and_every_method_s_first_seed_comes_first():
 
 
 def test_batch_sizes_can_be_left_out():
-    layouts = select(tables=["compareadv1"], datasets=["cifar10"])
-    assert {recipe.main.batch for recipe, _ in table_needs(layouts)} == {64, 128}
-    assert {recipe.main.batch for recipe, _ in table_needs(layouts, batches=(64,))} == {64}
+    layouts = select(INVARIANCE, tables=["compareadv1"], datasets=["cifar10"])
+    assert {recipe.main.batch for recipe, _ in table_needs(INVARIANCE, layouts)} == {64, 128}
+    assert {recipe.main.batch for recipe, _ in table_needs(INVARIANCE, layouts, batches=(64,))} == {
+        64
+    }
 
 
 @pytest.mark.parametrize(
@@ -312,15 +325,17 @@ def test_batch_sizes_can_be_left_out():
 )
 def test_what_the_paper_does_not_have_is_named(choice, message):
     with pytest.raises(ValueError, match=message):
-        select(**choice)
+        select(INVARIANCE, **choice)
 
 
 def test_methods_are_found_with_spaces_and_without():
-    assert select(methods=["KL(rob, Wo-10)"]) == select(methods=["KL(rob,Wo-10)"])
+    assert select(INVARIANCE, methods=["KL(rob, Wo-10)"]) == select(
+        INVARIANCE, methods=["KL(rob,Wo-10)"]
+    )
 
 
 def test_the_curves_vary_the_weight_by_factors_of_two():
-    runs = figure_recipes(figure("lambda-wo"), datasets=["cifar10"])
+    runs = figure_recipes(INVARIANCE, INVARIANCE.figure("lambda-wo"), datasets=["cifar10"])
     weights = {
         str(run.objective): run.objective.weight
         for run in runs
@@ -328,22 +343,22 @@ def test_the_curves_vary_the_weight_by_factors_of_two():
     }
     assert sorted(weights.values()) == [1, 2, 4, 8, 16, 32]
     assert weights["KL(rob, Wo-10)"] == 8
-    assert len(runs) == 4 * len(FACTORS)
-    assert len(figure_recipes(figure("lambda-wo"))) == 2 * len(runs)
+    assert len(runs) == 4 * 6
+    assert len(figure_recipes(INVARIANCE, INVARIANCE.figure("lambda-wo"))) == 2 * len(runs)
 
 
 def test_figures_need_runs_of_the_paper_s_recipe_alone():
-    for each in FIGURES:
-        for run in figure_recipes(each):
+    for each in INVARIANCE.figures:
+        for run in figure_recipes(INVARIANCE, each):
             assert run == paper_recipe(run.data, run.objective)
-        records = [made_up_record(run, GRID) for run in figure_recipes(each)]
+        records = [made_up_record(run, GRID) for run in figure_recipes(INVARIANCE, each)]
         assert len(comparable(records)) == len(records)
-    (run,) = figure_recipes(figure("runtime"), methods=["AT(rob,Wo-20)"])
+    (run,) = figure_recipes(INVARIANCE, INVARIANCE.figure("runtime"), methods=["AT(rob,Wo-20)"])
     assert run == paper_recipe("cifar10", "AT(rob, Wo-20)")
     with pytest.raises(ValueError, match="the figure runtime has no such runs; it has std, "):
-        figure_recipes(figure("runtime"), datasets=["svhn"])
+        figure_recipes(INVARIANCE, INVARIANCE.figure("runtime"), datasets=["svhn"])
     with pytest.raises(ValueError, match="no figure 'speed'; choose from runtime, lambda-rnd"):
-        figure("speed")
+        INVARIANCE.figure("speed")
 
 
 def test_a_pair_says_whether_it_is_an_oracle():
@@ -363,5 +378,5 @@ def test_the_paper_s_number_stands_beside_rounded_weights_which_fill_no_cell():
         assert with_reported(record).reported == {"nat": reported("cifar10", "std", "nat")}
         unknown = replace(record, data_variant=None)  # perhaps not all images
         assert with_reported(unknown).reported == {}
-    assert plan.recipe_of(exact) is not None
-    assert plan.recipe_of(rounded) is None
+    assert recipe_of(INVARIANCE, exact) is not None
+    assert recipe_of(INVARIANCE, rounded) is None

@@ -16,6 +16,7 @@ from tiny_runs import colours, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.evaluation import Question, examine
 from upright.measure import measured
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing, undone
 from upright.record_files import DamagedRecord, RecordFolder, read
 from upright.train import Recipe, RunDirectory, load_network
@@ -57,7 +58,7 @@ def once():
 def undisturbed(tmp_path, tasks, once):
     if not once:
         results = RecordFolder(tmp_path / "undisturbed")
-        assert make_missing(tasks, engine(tmp_path, "other-runs"), results) == ()
+        assert make_missing(INVARIANCE, tasks, engine(tmp_path, "other-runs"), results) == ()
         once["told"] = told(results)
         assert len(once["told"]) == 4
     return once["told"]
@@ -92,12 +93,12 @@ def test_some_test_images_can_stand_for_all(tmp_path, tasks):
 
 def test_what_is_done_is_not_done_again(tmp_path, tasks, mishaps, undisturbed):
     results = RecordFolder(tmp_path / "results")
-    make_missing(tasks, engine(tmp_path), results)
+    make_missing(INVARIANCE, tasks, engine(tmp_path), results)
     assert told(results) == undisturbed
     files = {file: file.read_bytes() for file in results.folder.iterdir()}
     mishaps[1] = lambda _images: pytest.fail("trained again")
     said: list[str] = []
-    assert make_missing(tasks, engine(tmp_path), results, say=said.append) == ()
+    assert make_missing(INVARIANCE, tasks, engine(tmp_path), results, say=said.append) == ()
     assert said == []
     assert {file: file.read_bytes() for file in results.folder.iterdir()} == files
 
@@ -113,9 +114,9 @@ def test_stopped_between_records_it_continues(tmp_path, tasks, undisturbed, afte
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make_missing(tasks, engine(tmp_path), results, say=stop)
+        make_missing(INVARIANCE, tasks, engine(tmp_path), results, say=stop)
     assert len(results.read()) == after
-    assert make_missing(tasks, engine(tmp_path), results) == ()
+    assert make_missing(INVARIANCE, tasks, engine(tmp_path), results) == ()
     assert told(results) == undisturbed
 
 
@@ -126,18 +127,18 @@ def test_stopped_in_the_middle_of_training_it_continues(
     results = RecordFolder(tmp_path / "results")
     mishaps[5] = sending(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        make_missing(tasks, engine(tmp_path, together=together), results)
+        make_missing(INVARIANCE, tasks, engine(tmp_path, together=together), results)
     steps = [RunDirectory.open(folder).load().step for folder in (tmp_path / "runs").iterdir()]
     assert 0 < max(steps) < 12
     del mishaps[5]
-    assert make_missing(tasks, engine(tmp_path, together=together), results) == ()
+    assert make_missing(INVARIANCE, tasks, engine(tmp_path, together=together), results) == ()
     assert told(results) == undisturbed
 
 
 @pytest.mark.parametrize("together", [2, 3])
 def test_side_by_side_gives_the_same_records(tmp_path, tasks, undisturbed, together):
     results = RecordFolder(tmp_path / "results")
-    assert make_missing(tasks, engine(tmp_path, together=together), results) == ()
+    assert make_missing(INVARIANCE, tasks, engine(tmp_path, together=together), results) == ()
     assert told(results) == undisturbed
 
 
@@ -145,7 +146,9 @@ def test_a_run_that_fails_does_not_cost_the_others_theirs(tmp_path, tasks, undis
     results = RecordFolder(tmp_path / "results")
     bad = replace(tasks[0], plan=replace(tasks[0].plan, learning_rate=1e30))
     unknown = replace(tasks[0], plan=replace(tasks[0].plan, model="no-such-network"))
-    failures = make_missing([bad, unknown, *tasks], engine(tmp_path, together=4), results)
+    failures = make_missing(
+        INVARIANCE, [bad, unknown, *tasks], engine(tmp_path, together=4), results
+    )
     assert [failure.task for failure in failures] == [bad, unknown]
     assert "no longer finite" in failures[0].reason
     assert "no network is called 'no-such-network'" in failures[1].reason
@@ -193,28 +196,30 @@ def test_a_task_is_done_when_all_its_metrics_are_recorded():
     task = Task(plan=Recipe(), attacks=("grid-775", "s-pgd"))
     grid = made_up_record(Recipe(), {"nat": 0.5, "grid-775": 0.4})
     climb = made_up_record(Recipe(), {"nat": 0.5, "s-pgd": 0.45})
-    assert undone([task], []) == (task,)
-    assert undone([task], [grid]) == (replace(task, attacks=("s-pgd",)),)
-    assert undone([task], [grid, climb]) == ()
+    assert undone(INVARIANCE, [task], []) == (task,)
+    assert undone(INVARIANCE, [task], [grid]) == (replace(task, attacks=("s-pgd",)),)
+    assert undone(INVARIANCE, [task], [grid, climb]) == ()
     few = replace(task, test_images=10)
-    assert undone([few], [grid, climb]) == (few,)
+    assert undone(INVARIANCE, [few], [grid, climb]) == (few,)
     ten = {"data_digest": {"test_images": "of ten"}, "evaluation": grid.evaluation | {"limit": 10}}
-    assert undone([task, few], [replace(each, **ten) for each in (grid, climb)]) == (task,)
+    assert undone(INVARIANCE, [task, few], [replace(each, **ten) for each in (grid, climb)]) == (
+        task,
+    )
     filled = [
         replace(each, evaluation=each.evaluation | {"fill": "border"}) for each in (grid, climb)
     ]
-    assert undone([task], filled) == (task,)
+    assert undone(INVARIANCE, [task], filled) == (task,)
     elsewhere = [replace(each, dataset="svhn") for each in (grid, climb)]
-    assert undone([task], elsewhere) == (task,)
+    assert undone(INVARIANCE, [task], elsewhere) == (task,)
     other = replace(task, plan=Recipe(seed=1))
-    assert undone([other], [grid, climb]) == (other,)
+    assert undone(INVARIANCE, [other], [grid, climb]) == (other,)
 
 
 def test_part_of_a_data_set_without_a_known_digest_does_not_stand_for_all_of_it():
     task = Task(plan=Recipe(data="npz:x.npz"), attacks=())
     few = made_up_record(task.plan, {"nat": 0.5}, evaluation={"limit": 5})
-    assert undone([task, replace(task, test_images=5)], [few]) == (task,)
-    assert undone([task], [made_up_record(task.plan, {"nat": 0.5})]) == ()
+    assert undone(INVARIANCE, [task, replace(task, test_images=5)], [few]) == (task,)
+    assert undone(INVARIANCE, [task], [made_up_record(task.plan, {"nat": 0.5})]) == ()
 
 
 def test_what_is_recorded_is_what_the_evaluation_was_told(tmp_path, tasks, monkeypatch):
@@ -259,12 +264,14 @@ def test_a_record_that_cannot_be_kept_is_told_and_the_others_go_on(tmp_path, tas
                 raise OSError(28, "No space left on device", "results")
             return super().add(record)
 
-    failures = make_missing(tasks, engine(tmp_path), Fickle(results.folder), say=said.append)
+    failures = make_missing(
+        INVARIANCE, tasks, engine(tmp_path), Fickle(results.folder), say=said.append
+    )
     (failure,) = failures
     assert failure.task.plan == tasks[0].plan
     assert "No space left on device" in failure.reason
     (lost,) = (line for line in said if line.endswith("(not recorded)"))
     assert f"nat {100 * refused[0].measured['nat']:.2f} %" in lost
     assert len(results.read()) == len(said) - 1 >= 3
-    assert make_missing(tasks, engine(tmp_path), results) == ()
+    assert make_missing(INVARIANCE, tasks, engine(tmp_path), results) == ()
     assert {name for record in results.read() for name in record.measured} >= {"nat", "s-pgd"}

@@ -18,10 +18,10 @@ from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.evaluation import Oracle, Question
 from upright.measure import FinishedRun, record_of
-from upright.paper import reported, with_reported
-from upright.paper.cells import paper_method, wanted
+from upright.paper import INVARIANCE, paper_method, reported, wanted, with_reported
 from upright.paper.cost import cost_of, timed
-from upright.paper.missing import missing_tasks, table_needs, undone
+from upright.paper.missing import missing_tasks, undone
+from upright.paper.needs import table_needs
 from upright.paper.tables import fill_tables, select
 from upright.record_files import RecordFolder, append, read
 from upright.report.comparable import comparable, comparable_times
@@ -53,7 +53,11 @@ def pair_record(pair, **changes):
 
 
 def filled(records, method, dataset="cifar10", table="two-stage-eval"):
-    (found,) = fill_tables(select(tables=[table], datasets=[dataset], methods=[method]), records)
+    (found,) = fill_tables(
+        INVARIANCE,
+        select(INVARIANCE, tables=[table], datasets=[dataset], methods=[method]),
+        records,
+    )
     return {row.metric: row.cells[0] for row in found.rows}
 
 
@@ -74,25 +78,33 @@ def test_a_record_of_a_pair_fills_its_own_column_and_no_other(method):
     for other in METHODS:
         measured = [cell.measured for cell in filled([record], other).values()]
         assert [each is not None for each in measured] == [other == method] * 2
-    every = [cell for table in fill_tables(select(), [record]) for cell in table.cells]
+    every = [
+        cell
+        for table in fill_tables(INVARIANCE, select(INVARIANCE), [record])
+        for cell in table.cells
+    ]
     assert sum(cell.measured is not None for cell in every) == 2
-    assert undone([Task(plan=paper_pair(method, seed=2))], [record]) == ()
+    assert undone(INVARIANCE, [Task(plan=paper_pair(method, seed=2))], [record]) == ()
 
 
 def test_a_record_of_the_classifier_alone_fills_no_cell_of_the_pair():
     alone = made_up_record(paper_recipe("cifar10", "std*"), GRID)
     assert all(filled([alone], method)["nat"].measured is None for method in METHODS)
-    needs = table_needs(select(tables=["two-stage-eval"], datasets=["cifar10"]))
-    assert len(missing_tasks(needs, [alone], seeds=1)) == 8
+    needs = table_needs(
+        INVARIANCE, select(INVARIANCE, tables=["two-stage-eval"], datasets=["cifar10"])
+    )
+    assert len(missing_tasks(INVARIANCE, needs, [alone], seeds=1)) == 8
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_pair_is_in_nothing_that_tells_of_its_classifier(method):
     pair = paper_pair(method)
     both = [made_up_record(pair.classifier, GRID), pair_record(pair)]
-    assert comparable(both) == comparable_times(both) == timed(both) == (both[0],)
-    assert comparable(both[1:]) == timed(both[1:]) == ()
-    assert undone([Task(plan=pair.classifier)], both[1:]) == (Task(plan=pair.classifier),)
+    assert comparable(both) == comparable_times(both) == timed(INVARIANCE, both) == (both[0],)
+    assert comparable(both[1:]) == timed(INVARIANCE, both[1:]) == ()
+    assert undone(INVARIANCE, [Task(plan=pair.classifier)], both[1:]) == (
+        Task(plan=pair.classifier),
+    )
     assert both[0].key != both[1].key
     with pytest.raises(ValueError, match="a recipe has no classifier, locnet, oracle"):
         Card(
@@ -135,7 +147,9 @@ def test_an_oracle_is_marked_and_never_the_best_of_its_row():
         pair_record(naive, measured={"nat": 0.9, "grid-775": 0.4}),
         pair_record(trick, measured={"nat": 0.9, "grid-775": 0.8}),
     ]
-    (table,) = fill_tables(select(tables=["two-stage-eval"], datasets=["cifar10"]), records)
+    (table,) = fill_tables(
+        INVARIANCE, select(INVARIANCE, tables=["two-stage-eval"], datasets=["cifar10"]), records
+    )
     best = {
         column.title
         for row in table.rows
@@ -158,7 +172,7 @@ def test_seeds_of_a_pair_are_taken_together():
 
 def test_a_column_can_be_asked_for_by_its_name():
     for name in ("STN+(c) naive", "STN+(c)naive"):
-        (layout,) = select(methods=[name])
+        (layout,) = select(INVARIANCE, methods=[name])
         assert layout.methods == ("STN+(c) naive",)
 
 

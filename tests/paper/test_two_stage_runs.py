@@ -16,6 +16,7 @@ from upright.cli import main
 from upright.cli import reproduce as command
 from upright.evaluation import Oracle
 from upright.objective import LocNet, Objective
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder, read
 from upright.sources import StnPlus, load_locator
@@ -140,7 +141,7 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, mishaps
     local = LocalEngine(runs=runs, device=CPU, checkpoint_every=3)
     expected = RecordFolder(tmp_path / "undisturbed")
     other = LocalEngine(runs=tmp_path / "other", device=CPU)
-    assert make_missing(tasks, other, expected) == ()
+    assert make_missing(INVARIANCE, tasks, other, expected) == ()
     results = RecordFolder(tmp_path / "results")
     passes = {"left": step}
 
@@ -151,9 +152,9 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, mishaps
     for number in range(1, 13):
         mishaps[number] = stop
     with pytest.raises(KeyboardInterrupt):
-        make_missing(tasks, local, results)
+        make_missing(INVARIANCE, tasks, local, results)
     assert results.read() == ()
-    assert make_missing(tasks, local, results) == ()
+    assert make_missing(INVARIANCE, tasks, local, results) == ()
     assert told(results) == told(expected)
 
 
@@ -166,7 +167,7 @@ def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
     ]
     results = RecordFolder(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=4)
-    failures = make_missing(tasks_of(bad), local, results)
+    failures = make_missing(INVARIANCE, tasks_of(bad), local, results)
     assert [failure.task.plan for failure in failures] == [bad[1], bad[3]]
     assert all("no longer finite" in failure.reason for failure in failures)
     assert len(results.read()) == 2

@@ -12,6 +12,7 @@ from rich.console import Console
 from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.paper.todo import todo_of
 from upright.record_files import RecordFolder
@@ -40,7 +41,7 @@ def pair(tmp_path, monkeypatch):
 def total_of(tasks, records, runs):
     """The last line of what is missing."""
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(todo_table(todo_of(tasks, records, device=CPU, runs=runs)))
+    console.print(todo_table(todo_of(INVARIANCE, tasks, records, device=CPU, runs=runs)))
     return console.export_text().splitlines()[-1]
 
 
@@ -119,6 +120,6 @@ def test_runs_on_other_data_train_one_after_the_other_and_are_then_measured(
     task = Task(plan=pair, attacks=("grid-3x3x3",))
     results = RecordFolder(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=2)
-    assert make_missing([task], local, results) == ()
+    assert make_missing(INVARIANCE, [task], local, results) == ()
     assert events == [[pair.locnet], [pair.classifier], task]
     assert len(results.read()) == 1

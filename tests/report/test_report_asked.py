@@ -12,6 +12,7 @@ import made_up_report as made_up
 from made_up_records import made_up_record, paper_recipe
 from rigid_spaces import rigid
 from upright.evaluation.question import LATER, Question
+from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.record_files import append
 from upright.records import Record
@@ -124,7 +125,9 @@ def test_an_attack_above_natural_accuracy_is_explained(natural: float, above: bo
     assert (column(methods, "s-pgd %")[record.method, ""].detail == "above natural") is above
     assert (records.rows[0][4].detail == "s-pgd above natural") is above
     shown = [methods, records]
-    for table in fill_tables(select(datasets=["cifar10"], methods=[record.method]), [record]):
+    for table in fill_tables(
+        INVARIANCE, select(INVARIANCE, datasets=["cifar10"], methods=[record.method]), [record]
+    ):
         if any(row.metric == "S-PGD" for row in table.rows):
             shown.append(paper_sheet(table))
             assert (explained in to_markdown(table)) is above

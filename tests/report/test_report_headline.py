@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from made_up_records import made_up_record, paper_recipe
+from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.report.headline import headline_to_markdown
 
 
 def table(*records):
     """The lines of the table, each as its cells; and the sentence below it."""
-    text = headline_to_markdown(fill_tables(select(), records))
+    tables = fill_tables(INVARIANCE, select(INVARIANCE), records)
+    text = headline_to_markdown(tables, INVARIANCE.headline, paper_seeds=5)
     lines, _, below = text.partition("\n\n")
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines()]
     return {row[0]: row[1:] for row in cells}, below.strip()

@@ -21,7 +21,7 @@ from rich.console import Console
 import upright
 from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
-from upright.paper import table_names
+from upright.paper import INVARIANCE
 from upright.paper.cells import chosen_weight
 from upright.paper.tables import fill_tables, select
 from upright.records import Reported
@@ -36,7 +36,7 @@ from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 MODELS = {"GRN": "gresnet44", "ETN": "etn34", "STN": "stn34"}
 
-with (Path(upright.__file__).parent / "paper" / "reported.csv").open(newline="") as _file:
+with (Path(upright.__file__).parent / "paper" / "invariance.csv").open(newline="") as _file:
     PRINTED = list(csv.DictReader(_file))
 
 
@@ -65,7 +65,7 @@ def made_up_records():
         network = re.fullmatch(r"(GRN|ETN|STN)(\*?)", method)
         objective = f"std{network[2]}" if network else method
         model = {"model": MODELS[network[1]]} if network else {}
-        weight = chosen_weight(NAMES[dataset], method)
+        weight = chosen_weight(INVARIANCE, NAMES[dataset], method)
         objective = str(Objective.parse(objective, weight=weight))
         for seed in range(3):
             recipe = paper_recipe(NAMES[dataset], objective, seed=seed, **model)
@@ -75,7 +75,7 @@ def made_up_records():
 
 @cache
 def all_tables():
-    return fill_tables(select(), list(made_up_records()))
+    return fill_tables(INVARIANCE, select(INVARIANCE), list(made_up_records()))
 
 
 def tables_called(name):
@@ -103,7 +103,7 @@ def printed(table, dataset, method, metric):
     return (same or first or [None])[0], next((line for line in same + first if line["stderr"]), {})
 
 
-@pytest.mark.parametrize("name", table_names())
+@pytest.mark.parametrize("name", INVARIANCE.table_names)
 def test_every_number_of_a_table_is_that_of_its_records(name):
     lines = csv_of(name)
     own = [line for line in PRINTED if line["table"] == name]
@@ -129,7 +129,7 @@ def test_every_number_of_a_table_is_that_of_its_records(name):
         assert line["verdict"] == ("agrees" if abs(off) <= 2 else "above" if off > 0 else "short")
 
 
-@pytest.mark.parametrize("name", table_names())
+@pytest.mark.parametrize("name", INVARIANCE.table_names)
 def test_error_reductions_are_the_paper_s(name):
     """Absolute: the drop of the error. Relative: the drop as a part of the prior error."""
     lines = csv_of(name)
@@ -153,7 +153,7 @@ def test_error_reductions_are_the_paper_s(name):
 
 def test_the_paper_s_own_words_about_reductions_hold():
     """22 % on CIFAR-10 and 24 % on SVHN for KL(rob, Wo-10); 37 % from GRN* to L2(nat, rnd)."""
-    (table, _) = fill_tables(select(tables=["regspat"]), [])
+    (table, _) = fill_tables(INVARIANCE, select(INVARIANCE, tables=["regspat"]), [])
     column = [each.name for each in table.columns].index("KL(rob,Wo-10)")
     found = {
         row.dataset: row.cells[column].reported_reduction.relative
@@ -167,7 +167,7 @@ def test_the_paper_s_own_words_about_reductions_hold():
     assert reduction(0.9051, 0.849).relative == pytest.approx(0.37, abs=0.005)
 
 
-@pytest.mark.parametrize("name", table_names())
+@pytest.mark.parametrize("name", INVARIANCE.table_names)
 def test_the_highest_mean_of_each_row_is_bold_and_no_other(name):
     for table in tables_called(name):
         for row in table.rows:
@@ -193,7 +193,9 @@ COMMAND = "upright reproduce --table finer_grid --dataset cifar10 --method '{}' 
 
 
 def finer_grid():
-    (table,) = fill_tables(select(tables=["finer_grid"], datasets=["cifar10"]), FINER_GRID)
+    (table,) = fill_tables(
+        INVARIANCE, select(INVARIANCE, tables=["finer_grid"], datasets=["cifar10"]), FINER_GRID
+    )
     return table
 
 
@@ -253,8 +255,8 @@ def test_a_table_in_the_terminal_is_cut_into_blocks_that_fit():
 
 
 def test_without_records_all_is_missing():
-    *tables, every = summarise(fill_tables(select(), []))
-    assert [tally.name for tally in tables] == list(table_names())
+    *tables, every = summarise(fill_tables(INVARIANCE, select(INVARIANCE), []))
+    assert [tally.name for tally in tables] == list(INVARIANCE.table_names)
     assert (every.cells, every.measured, every.missing) == (273, 0, 273)
     assert sum(tally.cells for tally in tables) == 273
 
@@ -273,8 +275,10 @@ def test_cells_are_counted_by_how_they_came_out():
 
 def test_a_misprint_is_shown_and_not_compared_with():
     record = made_up_record(paper_recipe("cifar100", "ALP(rob, S-PGD)"), {"nat": 0.6})
-    layouts = select(tables=["compareadv3"], datasets=["cifar100"], methods=["ALP(rob,S-PGD)"])
-    (table,) = fill_tables(layouts, [record])
+    layouts = select(
+        INVARIANCE, tables=["compareadv3"], datasets=["cifar100"], methods=["ALP(rob,S-PGD)"]
+    )
+    (table,) = fill_tables(INVARIANCE, layouts, [record])
     cell = table.rows[0].cells[0]
     assert (cell.reported.mean, cell.measured.mean, cell.verdict) == (0.8982, 0.6, "unjudged")
     assert "89.82 ± 0.13 \\[1\\]" in to_markdown(table)

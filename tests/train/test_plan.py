@@ -47,7 +47,7 @@ def test_a_recipe_is_its_own_only_run() -> None:
     assert recipe.runs == (recipe,)
     assert recipe.main is recipe
     assert recipe.joined([network]) is network
-    assert (recipe.attack_fill, recipe.locnet_fill, recipe.is_oracle) == ("black", None, False)
+    assert (recipe.locnet_fill, recipe.is_oracle) == (None, False)
     assert Recipe(objective="KL(rob,wo-10)").method == "KL(rob, Wo-10)"
     with pytest.raises(ValueError, match="too many values"):
         recipe.with_runs([recipe, recipe])
@@ -59,7 +59,7 @@ def test_a_pair_goes_by_its_classifier_and_is_attacked_as_its_locnet_was_trained
 ) -> None:
     both = pair(oracle=oracle)
     assert (both.main, both.total_steps, both.is_oracle) == (both.classifier, 12, oracle)
-    assert (both.attack_fill, both.locnet_fill) == ("reflection", "reflection")
+    assert both.locnet_fill == "reflection"
     assert both.method == "STN+(LocNet(reflection), std*)" + oracle * " oracle"
     text = f"{both.locnet.hash} {both.classifier.hash} {oracle}"
     assert both.hash == hashlib.sha256(text.encode()).hexdigest()[:12]

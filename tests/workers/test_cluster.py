@@ -14,6 +14,7 @@ import torch
 
 from upright.cli import main
 from upright.cli import reproduce as command
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder
 from upright.train import Recipe
@@ -63,7 +64,7 @@ def cluster():
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     engine = LocalEngine(runs=folder / "runs", device=torch.device("cpu"))
-    assert make_missing(TASKS, engine, RecordFolder(folder / "results")) == ()
+    assert make_missing(INVARIANCE, TASKS, engine, RecordFolder(folder / "results")) == ()
     records = timeless(RecordFolder(folder / "results"))
     assert len(records) == len(TASKS)
     return records
@@ -100,7 +101,7 @@ def wait_for(condition, *, seconds=180):
 def drive(address, runs, results):
     """A driver, as a process of its own."""
     with ray_engine(runs=runs, address=address, checkpoint_every=KEPT_EVERY) as engine:
-        make_missing(TASKS, engine, RecordFolder(results))
+        make_missing(INVARIANCE, TASKS, engine, RecordFolder(results))
 
 
 def test_a_driver_that_was_killed_is_followed_by_one_that_finishes(
@@ -150,7 +151,7 @@ def test_a_node_that_dies_and_a_run_that_diverges_cost_no_record(
         assert (engine.device.type, engine.gpus) == ("cpu", 0.25)
         thread = threading.Thread(target=kill)
         thread.start()
-        failures = make_missing([DIVERGES, *TASKS], engine, results)
+        failures = make_missing(INVARIANCE, [DIVERGES, *TASKS], engine, results)
         thread.join()
     assert [failure.task for failure in failures] == [DIVERGES]
     assert "no longer finite" in failures[0].reason

@@ -14,6 +14,7 @@ from rich.console import Console
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
+from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder
 from upright.train import Pair
@@ -127,7 +128,9 @@ def test_a_task_is_given_up_when_so_many_attempts_were_in_vain(tmp_path, tasks, 
 def test_a_task_may_be_lost_any_number_of_times_while_it_gets_further(tmp_path, tasks, ray):
     ray.faults = [gets_further_and_dies, dies] * 10
     results = RecordFolder(tmp_path / "results")
-    assert make_missing(tasks[:1], engine(tmp_path, tries=2, progress=True), results) == ()
+    assert (
+        make_missing(INVARIANCE, tasks[:1], engine(tmp_path, tries=2, progress=True), results) == ()
+    )
     assert len(ray.calls) == 21
     assert len(results.read()) == 1
 
@@ -136,7 +139,7 @@ def test_a_task_may_be_lost_any_number_of_times_while_it_gets_further(tmp_path, 
 def test_what_the_recipe_is_to_blame_for_is_not_tried_again(tmp_path, tasks, ray, kind, attempts):
     ray.faults = [raises(kind)]
     results = RecordFolder(tmp_path / "results")
-    failures = make_missing(tasks, engine(tmp_path), results)
+    failures = make_missing(INVARIANCE, tasks, engine(tmp_path), results)
     assert [failure.task for failure in failures] == ([tasks[0]] if attempts == 1 else [])
     assert len(ray.calls) == 2 + attempts
     assert len(results.read()) == 3 - len(failures)
@@ -169,11 +172,14 @@ def test_tasks_that_need_the_same_run_follow_each_other(tmp_path, pairs, ray, mo
     monkeypatch.setattr(ray, "wait", noted)
     ray.faults = [gets_further_and_dies]
     found, expected = RecordFolder(tmp_path / "results"), RecordFolder(tmp_path / "expected")
-    assert make_missing(pairs, engine(tmp_path, progress=True), found) == ()
+    assert make_missing(INVARIANCE, pairs, engine(tmp_path, progress=True), found) == ()
     assert max(map(len, at_once)) == 4
     assert all(len(runs) == len(set(runs)) for runs in at_once)
     assert len(ray.calls) == 4
-    assert make_missing(pairs, LocalEngine(runs=tmp_path / "other", device=CPU), expected) == ()
+    assert (
+        make_missing(INVARIANCE, pairs, LocalEngine(runs=tmp_path / "other", device=CPU), expected)
+        == ()
+    )
     both = [
         sorted(
             (record.method, record.seed, record.measured["grid-3x3x3"]) for record in each.read()

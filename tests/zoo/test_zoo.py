@@ -19,7 +19,7 @@ from tiny_zoo import NAME
 from upright import zoo
 from upright.data import load_data
 from upright.models import build_network
-from upright.paper import LAYOUTS, wanted
+from upright.paper import INVARIANCE, wanted
 from upright.sources import load_model
 from upright.train import Recipe, load_network
 from upright.zoo import Entry, entry_name, pack, unpack
@@ -88,7 +88,9 @@ class TestNames:
         assert entry_name(Recipe(objective=objective)) == name
 
     def test_all_methods_of_the_paper_have_names_of_their_own(self):
-        asked = {pair for each in LAYOUTS for pair in product(each.datasets, each.methods)}
+        asked = {
+            pair for each in INVARIANCE.layouts for pair in product(each.datasets, each.methods)
+        }
         found = {recipe for pair in asked for recipe in wanted(*pair)}
         recipes = {recipe for recipe in found if isinstance(recipe, Recipe)}  # no two together
         methods = {replace(recipe, batch=64) for recipe in recipes}

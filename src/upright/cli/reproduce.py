@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,10 @@ from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.origin import commit
-from upright.paper.layout import Layout
-from upright.paper.missing import figure_needs, make_missing, missing_tasks, table_needs
+from upright.paper import INVARIANCE as _PAPER
+from upright.paper import Layout
+from upright.paper.missing import make_missing, missing_tasks
+from upright.paper.needs import figure_needs, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.paper.todo import todo_of
 from upright.record_files import RecordFolder
@@ -40,6 +42,11 @@ _Names = UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME", help_beh
 _Dir = Annotated[Path, arg(metavar="DIR")]
 
 
+def _one_of(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}; several may be given."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
     """Measure the paper again: show its tables with what is recorded, and make what is missing.
@@ -50,10 +57,10 @@ class Reproduce:
     table: _Names = ()
     """A table by the paper's label, such as regspat; several may be given. Without it, all tables,
     of which only the counts are shown."""
-    figure: _Names = ()
-    """A figure's runs: runtime, lambda-rnd, lambda-wo or angles; several may be given."""
-    dataset: _Names = ()
-    """cifar10, cifar100 or svhn; several may be given. Without it, all that a table has."""
+    figure: Annotated[_Names, arg(help=f"A figure's runs: {_one_of(_PAPER.figure_names)}")] = ()
+    dataset: Annotated[
+        _Names, arg(help=f"{_one_of(sorted(_PAPER.datasets))} Without it, all that a table has.")
+    ] = ()
     method: _Names = ()
     """A column of the tables, or a line of the figures, such as "KL(rob, Wo-10)"; several may be
     given. Without it, all."""
@@ -108,11 +115,13 @@ class Reproduce:
         if self.dry_run:
             device = parse_device(self.device)
             tasks = self._tasks(layouts, records, device)
-            console.print(todo_table(todo_of(tasks, records, device=device, runs=self.runs)))
+            todo = todo_of(_PAPER, tasks, records, device=device, runs=self.runs)
+            console.print(todo_table(todo))
         else:
             with self._engine() as engine:
                 failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
-        tables = fill_tables(layouts, results.read(), seeds=self.seeds)
+            records = results.read()
+        tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
         deliver([printing(lambda: self._show(tables, console)), *self._files(tables)])
         if failed:
             raise SystemExit(1)
@@ -137,23 +146,26 @@ class Reproduce:
     def _layouts(self) -> tuple[Layout, ...]:
         if self.figure and not self.table:
             return ()
-        return select(tables=self.table, datasets=self.dataset, methods=self.method)
+        return select(_PAPER, tables=self.table, datasets=self.dataset, methods=self.method)
 
     def _tasks(
         self, layouts: Sequence[Layout], records: Sequence[Record], device: torch.device
     ) -> tuple[Task, ...]:
-        batches = self.batch or (64, 128)
-        needs = table_needs(layouts, batches=batches) + figure_needs(
-            self.figure, datasets=self.dataset, methods=self.method, batches=batches
+        needs = table_needs(_PAPER, layouts, batches=self.batch) + figure_needs(
+            _PAPER,
+            self.figure,
+            datasets=self.dataset,
+            methods=self.method,
+            batches=self.batch,
         )
         if self.batch and not needs:
             raise ValueError("--batch leaves no run: only std, std* and AT are trained with 128")
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
-        return missing_tasks(needs, records, seeds=self.seeds, precision=precision)
+        return missing_tasks(_PAPER, needs, records, seeds=self.seeds, precision=precision)
 
     def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""
-        failures = make_missing(tasks, engine, results, say=say)
+        failures = make_missing(_PAPER, tasks, engine, results, say=say)
         for failure in failures:
             say(f"failed: {failure.task}: {failure.reason}")
         return bool(failures)
@@ -188,19 +200,30 @@ class Reproduce:
 
     def _files(self, tables: Sequence[Table]) -> Iterator[Output]:
         """What is to be written: one file that cannot be costs no other."""
-        together = "\n".join(map(to_markdown, tables))
         if self.out is not None:
             latex = "\n".join(map(to_latex, tables))
-            for ending, text in (("md", together), ("tex", latex), ("csv", to_csv(tables))):
+            texts = {"md": _markdown(tables), "tex": latex, "csv": to_csv(tables)}
+            for ending, text in texts.items():
                 yield _writing("--out", self.out / f"tables.{ending}", partial(str, text))
-        contents = {
-            "headline": headline_to_markdown(tables),
-            "summary": summary_to_markdown(summarise(tables)),
-            "methods": methods_to_markdown(tables),
-            "tables": together,
-        }
+        contents = _sections(tables) if self.markdown else {}
         for file in self.markdown:
             yield _writing("--markdown", file, partial(_filled, file, contents))
+
+
+def _markdown(tables: Sequence[Table]) -> str:
+    return "\n".join(map(to_markdown, tables))
+
+
+def _sections(tables: Sequence[Table]) -> dict[str, str]:
+    headline = _PAPER.headline
+    return {
+        "headline": ""
+        if headline is None
+        else headline_to_markdown(tables, headline, paper_seeds=_PAPER.seeds),
+        "summary": summary_to_markdown(summarise(tables)),
+        "methods": methods_to_markdown(tables, metric=_PAPER.decisive),
+        "tables": _markdown(tables),
+    }
 
 
 def _writing(option: str, file: Path, text: Callable[[], str]) -> Output:

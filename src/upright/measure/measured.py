@@ -25,7 +25,7 @@ from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
 from upright.sources import load_model
-from upright.train import Recipe
+from upright.train import Plan
 
 __all__ = [
     "Loaded",
@@ -133,9 +133,19 @@ def measure(
     return Measured(loaded=replace(loaded, model=model), evaluation=evaluation)
 
 
-def question_of_run(recipe: Recipe) -> Question:
-    """Give the paper's question, without attacks, on images of the size that a run trained on."""
-    return Question(resize=recipe.resize, center_crop=recipe.center_crop, view=recipe.view)
+def question_of_run(plan: Plan, asked: Question | None = None) -> Question:
+    """Ask on images of the size that a run trained on; by default the paper's question.
+
+    The attack uncovers what a LocNet was trained to look at, where there is one.
+    """
+    asked, run = asked or Question(), plan.main
+    return replace(
+        asked,
+        resize=run.resize,
+        center_crop=run.center_crop,
+        view=run.view,
+        fill=plan.locnet_fill or asked.fill,
+    )
 
 
 def load_images(question: Question, data: str) -> LabelledImages:

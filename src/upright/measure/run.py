@@ -26,22 +26,26 @@ def evaluation_precision(plan: Plan) -> Precision:
 
 
 def questions_of(
-    plan: Plan, attacks: Sequence[str], precision: Precision, limit: int | None = None
+    plan: Plan,
+    attacks: Sequence[str],
+    precision: Precision,
+    limit: int | None = None,
+    question: Question | None = None,
 ) -> tuple[Question, ...]:
     """Say which evaluations attacks take: climbing ones in float32, others in this precision.
 
-    The signs of a gradient in half precision are not always those of the gradient.
+    The signs of a gradient in half precision are not always those of the gradient. ``question`` is
+    what is asked beside the attacks, by default what the paper asks.
     """
     named = named_attacks(attacks)
     listed = {name: attack for name, attack in named.items() if not attack.climbs}
     climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
-        question_of_run(plan.main),
+        question_of_run(plan, question),
         attacks=listed,
         only_accuracy=True,
         limit=limit,
         precision=precision,
-        fill=plan.attack_fill,
     )
     questions = (asked, replace(asked, attacks=climbing, precision="float32"))
     return tuple(each for each in questions if each.attacks) or questions[:1]
@@ -61,24 +65,26 @@ def measure_run(
     precision: Precision,
     device: torch.device,
     limit: int | None = None,
+    question: Question | None = None,
     states: Path | None = None,
     progress: bool = False,
 ) -> Iterator[Measured]:
     """Evaluate a run's network on the test images, as often as the attacks take.
 
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
-    that was stopped is continued.
+    that was stopped is continued. For ``question`` see ``questions_of``.
     """
-    questions, name = questions_of(run.plan, attacks, precision, limit), run.plan.main.data
+    questions = questions_of(run.plan, attacks, precision, limit, question)
+    name = run.plan.main.data
     data = load_images(questions[0], name)
-    for question in questions:
+    for each in questions:
         loaded = Loaded(
             model=network,
             subject=run,
             data=data,
             data_name=name,
-            question=question,
+            question=each,
             device=device,
         )
-        state = None if states is None else states / state_name(question)
+        state = None if states is None else states / state_name(each)
         yield measure(loaded, state=state, progress=progress)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
@@ -24,6 +25,7 @@ from upright.evaluation import Question
 from upright.measure.run import evaluation_precision, questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
 from upright.paper.cells import by_recipe
+from upright.paper.paper import Paper
 from upright.records import Record
 from upright.train import Recipe
 from upright.workers.task import Task
@@ -60,12 +62,12 @@ class _Time:
 _UNKNOWN = _Time(None, "unknown")
 
 
-def timed(records: Iterable[Record]) -> tuple[Record, ...]:
+def timed(paper: Paper, records: Iterable[Record]) -> tuple[Record, ...]:
     """The records that tell times: of recipes that this version knows, evaluated on all images.
 
     Those of two networks together tell neither's.
     """
-    found = by_recipe(records).items()
+    found = by_recipe(paper, records).items()
     return tuple(record for recipe, some in found if len(recipe.runs) == 1 for record in some)
 
 
@@ -160,22 +162,32 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
 
 
 def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
-    records = [each for each in records if each.model == task.plan.main.model]
+    network, precision = task.plan.main.model, evaluation_precision(task.plan)
+    records = [each for each in records if each.model == network]
     if not records:
         return _UNKNOWN
-    networks = len(task.plan.runs)
-    images = networks * (task.test_images or KNOWN[task.plan.main.data].counts["test"])
+    networks, images = len(task.plan.runs), _images(task, records)
+    if images is None:
+        return _UNKNOWN
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for question in questions_of(task.plan, task.attacks, evaluation_precision(task.plan)):
+    for question in questions_of(task.plan, task.attacks, precision, question=task.question):
         same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [
-            record.evaluate_seconds / (record.images * _passes(record.measured))
+            record.evaluate_seconds / (record.images * _passes(tuple(record.measured)))
             for record in same or records
         ]
-        seconds += statistics.median(rates) * images * question.passes_per_image
+        seconds += statistics.median(rates) * networks * images * question.passes_per_image
     return _Time(seconds, basis)
+
+
+def _images(task: Task, records: Iterable[Record]) -> int | None:
+    """How many are evaluated; None where neither the task nor a record of the same data says so."""
+    name = task.plan.main.data
+    if task.test_images is not None or name in KNOWN:
+        return task.test_images or KNOWN[name].counts["test"]
+    return max((each.images for each in records if each.dataset == name), default=None)
 
 
 def _has_measured(record: Record, question: Question) -> bool:
@@ -183,6 +195,7 @@ def _has_measured(record: Record, question: Question) -> bool:
     return set(question.attacks) <= set(record.measured) and precision == question.precision
 
 
-def _passes(metrics: Iterable[str]) -> int:
+@cache
+def _passes(metrics: tuple[str, ...]) -> int:
     attacks = [parse_attack(name) for name in metrics if name != "nat"]
     return 1 + sum(attack.passes_per_image for attack in attacks)

@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from upright.paper.cells import is_whole, printed, recipe_of, wanted, with_reported, with_run
-from upright.paper.figures import figure, figure_recipes
-from upright.paper.layout import Layout
+from upright.paper.cells import is_whole, recipe_of, with_reported, with_run
+from upright.paper.needs import Need
+from upright.paper.paper import Paper
 from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.train import Plan
 from upright.workers.engine import Engine, Failure
 from upright.workers.task import Task
 
-__all__ = ["figure_needs", "make_missing", "missing_tasks", "table_needs", "undone"]
-
-Need = tuple[Plan, str]
-"""A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
-
-
-def table_needs(layouts: Iterable[Layout], *, batches: Collection[int] = (64, 128)) -> list[Need]:
-    """What the cells of tables need, in the order of the paper."""
-    return list(dict.fromkeys(_needs(layouts, batches)))
-
-
-def figure_needs(
-    figures: Iterable[str],
-    *,
-    datasets: Collection[str] = (),
-    methods: Collection[str] = (),
-    batches: Collection[int] = (64, 128),
-) -> list[Need]:
-    """What figures by name need, or some data sets and methods of them."""
-    runs = [
-        run
-        for name in figures
-        for run in figure_recipes(figure(name), datasets=datasets, methods=methods)
-    ]
-    return [(run, "grid-775") for run in runs if run.batch in batches]
-
-
-def _needs(layouts: Iterable[Layout], batches: Collection[int]) -> Iterator[Need]:
-    for layout in layouts:
-        for dataset in layout.datasets:
-            for method in layout.methods:
-                recipes = [each for each in wanted(dataset, method) if each.main.batch in batches]
-                for metric in layout.metrics:
-                    if printed(layout.name, dataset, method, metric):
-                        yield from ((recipe, metric) for recipe in recipes)
+__all__ = ["make_missing", "missing_tasks", "undone"]
 
 
 def missing_tasks(
+    paper: Paper,
     needs: Iterable[Need],
     records: Iterable[Record],
     *,
@@ -69,20 +36,24 @@ def missing_tasks(
         if metric != "nat":
             names.append(metric.lower())
     tasks = (
-        Task(plan=with_run(recipe, seed=seed, precision=precision), attacks=tuple(names))
+        Task(
+            plan=with_run(recipe, seed=seed, precision=precision),
+            attacks=tuple(names),
+            question=paper.question,
+        )
         for seed in range(seeds)
         for recipe, names in attacks.items()
     )
-    return undone(tasks, records)
+    return undone(paper, tasks, records)
 
 
-def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
+def undone(paper: Paper, tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]:
     """What is left of tasks: those that lack a metric, with the attacks that are not recorded.
 
     What was measured with as many images of a run's own data counts, whatever the precision: a
     seed that was run in another one is not run again.
     """
-    recorded = _recorded(records)
+    recorded = _recorded(paper, records)
     left = []
     for task in tasks:
         run = (with_run(task.plan, seed=0), task.plan.main.seed, task.test_images)
@@ -93,18 +64,20 @@ def undone(tasks: Iterable[Task], records: Iterable[Record]) -> tuple[Task, ...]
     return tuple(left)
 
 
-def _recorded(records: Iterable[Record]) -> dict[tuple[Plan, int, object], set[str]]:
+def _recorded(paper: Paper, records: Iterable[Record]) -> dict[tuple[Plan, int, object], set[str]]:
     """The metrics that are recorded, by recipe, seed and number of images, None for all."""
     found: dict[tuple[Plan, int, object], set[str]] = {}
     for record in records:
-        recipe, limit = recipe_of(record), record.evaluation.get("limit")
-        if recipe is not None and (is_whole(record) or limit is not None):
-            run = (recipe, record.seed, None if is_whole(record) else limit)
+        recipe, limit = recipe_of(paper, record), record.evaluation.get("limit")
+        whole = recipe is not None and is_whole(record)
+        if recipe is not None and (whole or limit is not None):
+            run = (recipe, record.seed, None if whole else limit)
             found.setdefault(run, set()).update(record.measured)
     return found
 
 
 def make_missing(
+    paper: Paper,
     tasks: Sequence[Task],
     engine: Engine,
     results: RecordFolder,
@@ -115,14 +88,14 @@ def make_missing(
 
     A record that cannot be kept is told in full, and counts as a failure; the others go on.
     """
-    todo = undone(tasks, results.read())
+    todo = undone(paper, tasks, results.read())
     unkept: list[Failure] = []
 
     def keep(record: Record) -> None:
         found = ", ".join(f"{name} {100 * value:.2f} %" for name, value in record.measured.items())
         about = f"{record.method} on {record.dataset}, seed {record.seed}: {found}"
         try:
-            again = "" if results.add(with_reported(record)) else " (was recorded before)"
+            again = "" if results.add(with_reported(paper, record)) else " (was recorded before)"
         except OSError as error:
             its = [task for task in todo if _is_of(task, record)]
             if not its:

@@ -10,6 +10,7 @@ import torch
 
 from upright.origin import hardware
 from upright.paper.cost import Cost, cost_of, timed, usual_hardware
+from upright.paper.paper import Paper
 from upright.records import Record
 from upright.train import Recipe
 from upright.workers.task import Task, is_trained
@@ -41,14 +42,19 @@ class Todo:
 
 
 def todo_of(
-    tasks: Sequence[Task], records: Sequence[Record], *, device: torch.device, runs: Path
+    paper: Paper,
+    tasks: Sequence[Task],
+    records: Sequence[Record],
+    *,
+    device: torch.device,
+    runs: Path,
 ) -> Todo:
     """Estimate tasks, whose runs lie below the folder ``runs``.
 
     The training of a run that several tasks need is in the time of the first. One that is trained
     does not count: what is missing then is its evaluation.
     """
-    known = timed(records)
+    known = timed(paper, records)
     place = usual_hardware(known, hardware(device))
     untrained = _untrained(tasks, runs)
     left, lines = set(untrained), []

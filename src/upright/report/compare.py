@@ -11,9 +11,6 @@ from upright.report.model import Difference, Estimate, Reduction, Source, Spread
 
 __all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_reduction"]
 
-PAPER_SEEDS = 5
-"""Over how many runs the paper's means and standard errors are."""
-
 
 def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
     """Average a metric over seeds, each by its newest record; None where no record has it."""
@@ -44,13 +41,13 @@ def pooled_spread(methods: Iterable[Iterable[Record]], metric: str) -> float | N
 
 
 def difference(
-    measured: Estimate, reported: Reported, *, pooled: float | None = None
+    measured: Estimate, reported: Reported, *, pooled: float | None = None, paper_seeds: int = 5
 ) -> Difference:
-    """Compare a mean with the paper's.
+    """Compare a mean with the paper's, which is over ``paper_seeds`` runs.
 
     The standard error of the difference is that of both means together. A mean of one seed has
     none of its own; then its spread is taken to be the pooled one of our other methods or, where
-    that is not known, that of the paper's runs, √5 times the paper's standard error. Where the
+    that is not known, that of the paper's runs, of five √5 times its standard error. Where the
     paper prints none, its runs are taken to spread like ours. With none of these, the spread is
     that of a fraction of so many test images.
     """
@@ -60,11 +57,11 @@ def difference(
     elif pooled:
         basis, spread = "pooled", pooled
     elif reported.stderr:
-        basis, spread = "paper", reported.stderr * math.sqrt(PAPER_SEEDS)
+        basis, spread = "paper", reported.stderr * math.sqrt(paper_seeds)
     else:
         basis, spread = "images", _binomial(reported.mean, measured.images)
     ours = measured.stderr or spread / math.sqrt(measured.n)
-    theirs = spread / math.sqrt(PAPER_SEEDS) if reported.stderr is None else reported.stderr
+    theirs = spread / math.sqrt(paper_seeds) if reported.stderr is None else reported.stderr
     stderr = math.hypot(ours, theirs)
     return Difference(absolute=measured.mean - reported.mean, stderr=stderr, basis=basis)
 

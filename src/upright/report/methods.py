@@ -10,17 +10,15 @@ from upright.report.model import Cell, Estimate, Table
 
 __all__ = ["measured_methods", "methods_to_markdown"]
 
-_METRICS = ("nat", "grid-775")
 
-
-def methods_to_markdown(tables: Iterable[Table]) -> str:
+def methods_to_markdown(tables: Iterable[Table], *, metric: str = "grid-775") -> str:
     """Give a table in Markdown for each data set, in the order in which tables name methods.
 
     Of several names for the same runs, as where one draw leaves nothing to search for, the first is
     shown.
     """
     found = measured_methods(tables)
-    return "\n".join(_table(dataset, methods) for dataset, methods in found.items())
+    return "\n".join(_table(dataset, methods, metric) for dataset, methods in found.items())
 
 
 def measured_methods(tables: Iterable[Table]) -> dict[str, dict[str, dict[str, Cell]]]:
@@ -38,11 +36,11 @@ def measured_methods(tables: Iterable[Table]) -> dict[str, dict[str, dict[str, C
     return found
 
 
-def _table(dataset: str, methods: dict[str, dict[str, Cell]]) -> str:
+def _table(dataset: str, methods: dict[str, dict[str, Cell]], metric: str) -> str:
     rows = [
-        (f"{dataset}, %", "seeds", "natural", "paper", "grid-775", "paper"),
+        (f"{dataset}, %", "seeds", "natural", "paper", metric, "paper"),
         ("---", *("---:" for _ in range(5))),
-        *(_row(name, cells) for name, cells in _without_synonyms(methods).items()),
+        *(_row(name, cells, metric) for name, cells in _without_synonyms(methods).items()),
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -60,9 +58,9 @@ def _without_synonyms(methods: dict[str, dict[str, Cell]]) -> dict[str, dict[str
     return dict(shown.values())
 
 
-def _row(name: str, cells: dict[str, Cell]) -> tuple[str, ...]:
+def _row(name: str, cells: dict[str, Cell], metric: str) -> tuple[str, ...]:
     measured = [cell.measured for cell in cells.values() if cell.measured is not None]
-    values = [_percent(cells.get(metric)) for metric in _METRICS]
+    values = [_percent(cells.get(each)) for each in ("nat", metric)]
     seeds = min(estimate.n for estimate in measured)
     chosen = sorted({cell.choice for cell in cells.values()} - {""})
     title = ", ".join([f"`{spaced(name)}`", *chosen])

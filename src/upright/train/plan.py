@@ -67,11 +67,6 @@ class Plan(abc.ABC):
         """The steps of all its runs together."""
         return sum(run.steps for run in self.runs)
 
-    @property
-    def attack_fill(self) -> Fill:
-        """What the paper's attack uncovers: black, or what the LocNet was trained to look at."""
-        return self.locnet_fill or "black"
-
     def changed(self, **changes: Any) -> Plan:
         """Change fields of all its recipes."""
         return self.with_runs([replace(run, **changes) for run in self.runs])

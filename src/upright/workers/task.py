@@ -10,11 +10,12 @@ own for the state of its evaluation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from upright.evaluation import Question
 from upright.measure import FinishedRun, measure_run
 from upright.measure.run import evaluation_precision
 from upright.records import Record
@@ -39,6 +40,8 @@ class Task:
     attacks: tuple[str, ...] = ("grid-775",)
     test_images: int | None = None
     """The first so many test images only; a cell of the paper takes all of them."""
+    question: Question = field(default_factory=Question, hash=False)
+    """What is asked beside the attacks: by default what the paper asks."""
 
     def __str__(self) -> str:
         recipe = self.plan.main
@@ -118,6 +121,7 @@ def measure_task(
         precision=evaluation_precision(task.plan),
         device=device,
         limit=task.test_images,
+        question=task.question,
         states=run_folder(task, runs),
         progress=progress,
     ):

@@ -1,0 +1,117 @@
+"""How one cell is judged: what the records of its runs say, beside what the paper reports.
+
+``Judge.cell`` puts a cell together. Whether it then agrees, is above or short is
+``report.model.Cell.verdict``: how many standard errors (``report.compare.difference``) lie between
+the measured mean and the printed one. A misprint is not compared with; a caveat is told beside it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+from upright.paper.cells import by_recipe, chosen_weight, wanted
+from upright.paper.paper import Layout, Paper
+from upright.paper.reported import misprint_of, printed, reported
+from upright.records import Record, Reported
+from upright.report import Cell, Difference, Estimate
+from upright.report.compare import (
+    difference,
+    estimate,
+    pooled_spread,
+    reduction,
+    reported_reduction,
+)
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    """Judges cells by records, which it looks through once."""
+
+    def __init__(self, paper: Paper, records: Iterable[Record], *, seeds: int) -> None:
+        """A cell with fewer than so many seeds has the command that makes the others."""
+        self.paper = paper
+        self.seeds = seeds
+        self._index = by_recipe(paper, records)
+        # Cells ask for the same again: for their natural accuracy, and for their baseline.
+        self.shown = cache(self._shown)
+        self.measured = cache(self._measured)
+        self.pooled = cache(self._pooled)
+
+    def cell(self, layout: Layout, dataset: str, method: str, metric: str) -> Cell | None:
+        """Give one cell of a table; None where the paper has a dash."""
+        number = printed(self.paper, layout.name, dataset, method, metric)
+        if number is None:
+            return None
+        measured = self.measured(dataset, method, metric)
+        natural = self.measured(dataset, method, "nat")
+        misprint = misprint_of(self.paper, layout.name, dataset, method)
+        cell = Cell(
+            measured=measured,
+            reported=number,
+            above_natural=bool(measured and natural and measured.mean > natural.mean),
+            note=misprint or self.paper.caveat(self.paper.method(method), metric),
+            weight=chosen_weight(self.paper, dataset, method),
+            command=self._command(layout.name, dataset, method, measured),
+        )
+        if misprint:
+            return cell
+        return self._reduced(
+            replace(cell, difference=self._difference(number, dataset, measured, metric)),
+            *(layout.name, dataset, method, metric),
+        )
+
+    def _difference(
+        self, number: Reported, dataset: str, measured: Estimate | None, metric: str
+    ) -> Difference | None:
+        if measured is None:
+            return None
+        pooled, seeds = self.pooled(dataset, metric), self.paper.seeds
+        return difference(measured, number, pooled=pooled, paper_seeds=seeds)
+
+    def _reduced(self, cell: Cell, table: str, dataset: str, method: str, metric: str) -> Cell:
+        """Compare a cell with its baseline, where it has one."""
+        baseline = self.paper.baseline(self.paper.method(method))
+        if baseline is None:
+            return cell
+        after, before = cell.measured, self.measured(dataset, baseline, metric)
+        return replace(
+            cell,
+            reduction=reduction(after.mean, before.mean) if after and before else None,
+            reported_reduction=reported_reduction(
+                cell.reported, self._reported(table, dataset, baseline, metric)
+            ),
+        )
+
+    def _reported(self, table: str, dataset: str, method: str, metric: str) -> Reported | None:
+        """As the same table prints it, or else the paper's number for it."""
+        here = printed(self.paper, table, dataset, method, metric)
+        return here or reported(self.paper, dataset, method, metric)
+
+    def _measured(self, dataset: str, method: str, metric: str) -> Estimate | None:
+        return estimate(self.shown(dataset, method), metric.lower())
+
+    def _shown(self, dataset: str, method: str) -> tuple[Record, ...]:
+        """The records of a method; of several batch sizes those with the best accuracy."""
+        recipes = wanted(self.paper, dataset, method)
+        versions = [self._index[recipe] for recipe in recipes if recipe in self._index]
+        return max(versions, key=self._merit, default=())
+
+    def _merit(self, records: tuple[Record, ...]) -> tuple[float, ...]:
+        found = (estimate(records, metric) for metric in (self.paper.decisive, "nat"))
+        return tuple(-1.0 if each is None else each.mean for each in found)
+
+    def _pooled(self, dataset: str, metric: str) -> float | None:
+        """The spread between seeds over all methods of a data set, chosen for a cell or not."""
+        alike = (some for recipe, some in self._index.items() if recipe.main.data == dataset)
+        return pooled_spread(alike, metric.lower())
+
+    def _command(self, table: str, dataset: str, method: str, measured: Estimate | None) -> str:
+        full = measured is not None and measured.n >= self.seeds
+        if full or not self.paper.command:
+            return ""
+        asked = ["--table", table, "--dataset", dataset, "--method", method]
+        return f"{self.paper.command} {shlex.join([*asked, '--seeds', str(self.seeds)])}"
