@@ -29,10 +29,10 @@ import torch
 from timing import machine, write_json
 
 from upright.files import lock
-from upright.measure.results import Results
 from upright.objective import parse_objective
 from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing, undone
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task, run_folder
@@ -86,7 +86,11 @@ class Stage:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         from ray.cluster_utils import Cluster
 
-        self.tasks, self.runs, self.results = tasks, folder / "runs", Results(folder / "results")
+        self.tasks, self.runs, self.results = (
+            tasks,
+            folder / "runs",
+            RecordFolder(folder / "results"),
+        )
         self._node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
         head = {**self._node, "num_cpus": 0, "include_dashboard": False}
         self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
@@ -151,7 +155,7 @@ def drive(address: str, runs: Path, results: Path, tasks: list[Task]) -> None:
     with ray_engine(
         runs=runs, address=address, checkpoint_every=CHECKPOINT_EVERY, say=print
     ) as engine:
-        for failure in make_missing(INVARIANCE, tasks, engine, Results(results), say=print):
+        for failure in make_missing(INVARIANCE, tasks, engine, RecordFolder(results), say=print):
             print(f"failed: {failure.task}: {failure.reason}")
 
 
@@ -165,7 +169,7 @@ def disturb(stage: Stage, kills: int, chance: random.Random) -> list[Kill]:
             step = newest_step(run_folder(task, stage.runs))
             dead = any(kill.attempt == claim.attempt for kill in killed)
             # Most attempts may get a little further, or the sweep would take for ever.
-            further = step > claim.step or step == task.recipe.total_steps
+            further = step > claim.step or step == task.plan.total_steps
             due = chance.random() < (0.2 if further else 0.01)
             if due and not dead and stage.driver.is_alive():
                 killed.append(Kill(chance.choice(VICTIMS), task, claim.attempt, step))
@@ -210,7 +214,7 @@ def judge(
     expected = {record.recipe_hash: timeless(record) for record in undisturbed}
     return {
         "records": len(records),
-        "lost": sum(counts[task.recipe.hash] == 0 for task in tasks),
+        "lost": sum(counts[task.plan.hash] == 0 for task in tasks),
         "twice": sum(count - 1 for count in counts.values()),
         "unequal": sum(timeless(each) != expected.get(each.recipe_hash) for each in records),
     }
@@ -226,13 +230,13 @@ def measure(*, runs: int, steps: int, kills: int, seed: int) -> Figures:
         batch=8,
     )
     tasks = [
-        Task(recipe=replace(recipe, seed=each), attacks=("grid-5x5x11",), test_images=100)
+        Task(plan=replace(recipe, seed=each), attacks=("grid-5x5x11",), test_images=100)
         for each in range(runs)
     ]
     torch.set_num_threads(1)  # as Ray's workers: more would round otherwise
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        plain = Results(folder / "undisturbed")
+        plain = RecordFolder(folder / "undisturbed")
         engine = LocalEngine(
             runs=folder / "other-runs",
             device=torch.device("cpu"),

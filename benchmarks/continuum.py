@@ -49,7 +49,7 @@ from upright.files import write_whole
 from upright.measure import in_precision, load_images, question_of_run
 from upright.origin import hardware
 from upright.pose import Pose
-from upright.records import read
+from upright.record_files import read
 from upright.report.sections import fill_sections
 from upright.sources import load_model
 from upright.space import PAPER

@@ -23,7 +23,8 @@ from upright.families import FAMILIES, Chain
 from upright.measure import FinishedRun, Loaded, load, measure
 from upright.objective import parse_objective
 from upright.paper import with_reported
-from upright.records import Record, append, read
+from upright.record_files import append, read
+from upright.records import Record
 from upright.report.sections import fill_sections
 from upright.space import PAPER, Space
 from upright.train import Recipe, train_together
@@ -79,7 +80,7 @@ def measure_all(model: str, questions: Sequence[Question], options: argparse.Nam
     loaded: Loaded | None = None
     for question in questions:
         assert run is not None
-        if (run.recipe.hash, str(question.space), _attack(question)) in known:
+        if (run.plan.hash, str(question.space), _attack(question)) in known:
             continue
         asked = replace(
             question,

@@ -23,9 +23,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from upright.measure.results import Results
 from upright.paper import INVARIANCE, reported, wanted
 from upright.paper.missing import make_missing
+from upright.record_files import RecordFolder
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task
 
@@ -56,13 +56,13 @@ class OneChange:
             for method in self.method
             for change in self.change
         }
-        results = Results(self.results)
+        results = RecordFolder(self.results)
         engine = LocalEngine(
             runs=self.runs, device=torch.device(self.device), together=self.together
         )
         attacks = self.attack or ("grid-775",)
         tasks = [
-            Task(recipe=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
+            Task(plan=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
         ]
         for failure in make_missing(INVARIANCE, tasks, engine, results, say=print):
             print(f"failed: {failure.task}: {failure.reason}")

@@ -22,7 +22,7 @@ import numpy as np
 from hardship import warm_up
 from soak_task import Task, glyphs
 
-from upright import records
+from upright import record_files
 from upright.cli import main as upright
 from upright.data import store
 from upright.data.download import Patience, md5_of
@@ -93,7 +93,7 @@ def _evaluate(task: Task, folder: Path) -> list[str]:
 
 def _evaluated(folder: Path) -> object:
     """What was recorded, and the answers on every image; not what it took to get them."""
-    found = records.read(folder / "records.jsonl")
+    found = record_files.read(folder / "records.jsonl")
     told = [(each.key, each.measured, each.images) for each in found.records]
     (saved,) = read_saved(folder / "saved").models
     names = [
@@ -110,13 +110,13 @@ def _append(arguments: Sequence[str]) -> int:
     with (folder / "acknowledged").open("ab", buffering=0) as acknowledged:
         for seed in range(acknowledged.tell(), RECORDS):
             record = replace(example_record(), seed=seed)
-            records.append(folder / "records.jsonl", record, once=True)
+            record_files.append(folder / "records.jsonl", record, once=True)
             acknowledged.write(b".")
     return 0
 
 
 def _appended(folder: Path) -> object:
-    found = records.read(folder / "records.jsonl")
+    found = record_files.read(folder / "records.jsonl")
     return [record.seed for record in found.records], len(found.damaged)
 
 

@@ -43,7 +43,8 @@ from soak_task import DAMAGES, Task, glyphs
 from timing import print_table, write_json
 
 from upright.cli import main as upright
-from upright.records import Record, read
+from upright.record_files import read
+from upright.records import Record
 
 OBJECTIVES = ("KL(rob, Wo-2)", "std", "AT(rob, S-PGD; steps=1)", "L2(nat, rnd)")
 FAULTS = (

@@ -26,7 +26,7 @@ from upright.data import store
 from upright.data.archive import unpack
 from upright.data.folder import read_folder
 from upright.data.formats import read_files
-from upright.data.known import CIFAR10, Kind
+from upright.data.known import CIFAR10, FileKind
 from upright.data.npz import read_npz
 from upright.data.raw import RawSplit
 from upright.data.recognise import recognise
@@ -50,7 +50,7 @@ def _npz_array(data: bytes, folder: Path) -> None:
     read_npz(folder / "x.npz")
 
 
-def _official(kind: Kind) -> Callable[[bytes, Path], None]:
+def _official(kind: FileKind) -> Callable[[bytes, Path], None]:
     def read(data: bytes, folder: Path) -> None:
         (folder / "file").write_bytes(data)
         _compare(read_files(kind, [folder / "file"]))

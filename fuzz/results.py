@@ -16,14 +16,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from upright import records
+from upright import record_files, records
 from upright.evaluation import evaluate, state
 from upright.models import build_network
 from upright.objective import parse_objective
 from upright.train import Recipe, RunDirectory, load_network
 from upright.train import log as train_log
 from upright.train.checkpoint import Checkpoint
-from upright.train.weights import model_tensors
+from upright.train.network import model_tensors
 
 __all__ = ["TARGETS", "example_record"]
 
@@ -108,7 +108,7 @@ def _continue(file: Path) -> None:
 
 def _records(data: bytes, folder: Path) -> None:
     (folder / "file").write_bytes(data)
-    found = records.read(folder / "file")
+    found = record_files.read(folder / "file")
     for record in found.records:
         assert record.key.seed == record.seed
     lines = data.removesuffix(b"\n").count(b"\n") + 1 if data not in (b"", b"\n") else 0
@@ -221,7 +221,7 @@ def example_record() -> records.Record:
 
 def _record_seeds() -> list[bytes]:
     with TemporaryDirectory() as folder:
-        records.append(Path(folder, "file"), example_record())
+        record_files.append(Path(folder, "file"), example_record())
         line = Path(folder, "file").read_bytes()
     long = line.replace(b'"seed": 1', b'"seed": ' + b"9" * 5000)
     return [

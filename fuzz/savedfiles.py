@@ -16,9 +16,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from upright.report import saved
+from upright.report.exhibition import SavedModel, Shown
 from upright.report.figures import find_example
 from upright.report.page.payload import payload
-from upright.report.saved import SavedModel, Shown, read_saved, write_saved
+from upright.report.saved import read_saved, write_saved
 from upright.space import Space
 
 __all__ = ["TARGETS"]

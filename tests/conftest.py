@@ -10,6 +10,7 @@ import torch
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from tiny_runs import Call, Mishaps
     from upright.train import TrainedRun
     from upright.zoo import Entry
 
@@ -24,12 +25,30 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session")
 def made_up_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of made-up records and arrays, with the report of it in ``report``."""
-    import made_up_page
+    import made_up_report
     from upright.cli import main
 
-    folder = made_up_page.results(tmp_path_factory.mktemp("results"))
+    folder = made_up_report.results(tmp_path_factory.mktemp("results"))
     assert main(["report", str(folder), "--out", str(folder / "report")]) == 0
     return folder
+
+
+@pytest.fixture
+def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
+    """Make the network ``tiny`` known, and give what is to happen in its training passes."""
+    import tiny_runs
+
+    return tiny_runs.register_tiny(monkeypatch)
+
+
+@pytest.fixture
+def upright(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    """The command in a folder with ``colours.npz``; gives exit code, stdout and stderr."""
+    import tiny_runs
+
+    return tiny_runs.command_beside_colours(tmp_path, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spaces import rigid_box
+from rigid_spaces import rigid_box
 from upright import Evaluation, GridSearch, SuspiciousInput, evaluate
 
 IMAGES = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0))

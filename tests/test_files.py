@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import tiny_recipe
-from upright import files, records
+from upright import files, record_files
 from upright.files import alone_in, in_turn, write_whole
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
@@ -45,7 +45,7 @@ def test_new_files_have_the_permissions_that_the_umask_leaves(mask: int, tmp_pat
     with umask(mask):
         (tmp_path / "plain").touch()
         write_whole(tmp_path / "whole", b"content")
-        records.append(tmp_path / "records", made_up_record(tiny_recipe(), {"nat": 0.5}))
+        record_files.append(tmp_path / "records", made_up_record(tiny_recipe(), {"nat": 0.5}))
         with alone_in(tmp_path):
             pass
     expected = mode(tmp_path / "plain")
@@ -115,7 +115,7 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("letter", ["x", "é"])
 def test_a_name_may_be_as_long_as_the_disk_takes(letter: str, tmp_path: Path) -> None:
     path = tmp_path / (letter * (255 // len(letter.encode())))
-    left = files._open_temporary(path)
+    left = files.open_temporary(path)
     os.close(left[0])
     write_whole(path, b"content")
     assert names(tmp_path) == [path.name]
@@ -139,8 +139,8 @@ for _ in range(30):
 def test_processes_take_turns_and_their_lock_goes(tmp_path: Path) -> None:
     (tmp_path / "counter").write_text("0")
     paths = [files.__file__, str(tmp_path / "lock"), str(tmp_path / "counter")]
-    crew = [subprocess.Popen([sys.executable, "-c", WAITS, *paths]) for _ in range(3)]
-    assert [process.wait(timeout=60) for process in crew] == [0, 0, 0]
+    pool = [subprocess.Popen([sys.executable, "-c", WAITS, *paths]) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in pool] == [0, 0, 0]
     assert (tmp_path / "counter").read_text() == "90"
     assert names(tmp_path) == ["counter"]
 

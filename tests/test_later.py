@@ -26,7 +26,8 @@ from upright.later import (
     space_text,
     without_defaults,
 )
-from upright.records import from_json, read_folder
+from upright.record_files import read_folder
+from upright.records import from_json
 from upright.train import Recipe, RunDirectory
 from upright.train.pair import plan_from_json
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe, tiny_run
-from upright import files, records
+from upright import files, record_files
 from upright.cli import main
 from upright.files import alone_in, remove_left_over, write_whole
 from upright.workers.folder_claim import claimed
@@ -23,7 +23,7 @@ import runpy, sys, time
 from pathlib import Path
 files, folder = runpy.run_path(sys.argv[1]), Path(sys.argv[2])
 with files["alone_in"](folder):
-    handle, name = files["_open_temporary"](folder / "state")
+    handle, name = files["open_temporary"](folder / "state")
     print(name, flush=True)
     time.sleep(600)
 """
@@ -81,9 +81,9 @@ def test_a_disk_without_locks_is_warned_of(tmp_path, monkeypatch) -> None:
 
 
 def test_records_are_added_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(records.fcntl, "flock", refuse)
-    records.append(tmp_path / "file.jsonl", made_up_record(tiny_recipe(), {"nat": 0.5}))
-    assert len(records.read(tmp_path / "file.jsonl").records) == 1
+    monkeypatch.setattr(record_files.fcntl, "flock", refuse)
+    record_files.append(tmp_path / "file.jsonl", made_up_record(tiny_recipe(), {"nat": 0.5}))
+    assert len(record_files.read(tmp_path / "file.jsonl").records) == 1
 
 
 def test_workers_do_not_share_a_disk_without_locks(tmp_path, monkeypatch) -> None:

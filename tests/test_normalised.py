@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bars import bars, trained_network
+from bar_images import bars, trained_network
 from upright import Normalised, RegularizedLoss, evaluate, warp
 from upright.pose import Pose
 

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 import upright
 from upright import origin, records
-from upright.records import Damage, Origin, Record, Reported, append, read, read_folder
+from upright.record_files import Damage, append, read, read_folder
+from upright.records import Origin, Record, Reported
 
 RECORD = Record(
     dataset="cifar10",
@@ -152,7 +153,7 @@ def test_the_module_needs_nothing_but_the_standard_library():
     code = f"""import sys, types
 upright = sys.modules["upright"] = types.ModuleType("upright")
 upright.__path__ = [{package!r}]
-import upright.records"""
+import upright.record_files"""
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, timeout=60)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spaces import rigid
+from rigid_spaces import rigid
 from upright import PAPER, GridSearch, Pose, SpatialPGD, evaluate, tta, warp
 from upright.models import build_network
 from upright.sources import load_model, model_names

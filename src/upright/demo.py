@@ -28,7 +28,7 @@ from upright.attacks import GridSearch, usual_grid
 from upright.evaluation import Question
 from upright.measure import FinishedRun, Loaded, choose_shown, load_images, measure, save_answers
 from upright.objective import parse_objective
-from upright.records import append
+from upright.record_files import append
 from upright.report.figures import Outcome, draw_demo, find_example
 from upright.report.page import read_contents, write_report
 from upright.space import PAPER, Space
@@ -108,7 +108,7 @@ class _Lines:
                 self._show(job, step, "trains" if step < job.recipe.steps else "is tipped over")
 
     def finish(self, job: _Job, outcome: Outcome) -> None:
-        """Show what a network came to."""
+        """Show the accuracies of a network that is done."""
         text = f"natural {100 * outcome.natural:.1f} %, {job.grid} {100 * outcome.grid:.1f} %"
         self._show(job, job.recipe.steps + 1, f"{text}, {outcome.seconds:.0f} s")
         del self._said[job]

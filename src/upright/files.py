@@ -21,6 +21,7 @@ __all__ = [
     "alone_in",
     "in_turn",
     "lock",
+    "open_temporary",
     "plain_name",
     "remove_left_over",
     "sync_folder",
@@ -61,7 +62,7 @@ def _behind_links(path: Path) -> Path:
 def _replace(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_left_over(path.parent, path.name)
-    handle, temporary = _open_temporary(path)
+    handle, temporary = open_temporary(path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -99,8 +100,8 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _open_temporary(path: Path) -> tuple[int, Path]:
-    """Make a file that is locked while its writer lives, with the permissions of any new file."""
+def open_temporary(path: Path) -> tuple[int, Path]:
+    """Make a file beside this one, locked while its writer lives, with a new file's permissions."""
     while True:
         name = f".{_beginning(path.name)}-{secrets.token_hex(4)}{_SUFFIX}"
         # 0600, as `tempfile` has it, would be for its owner alone, whatever the umask says.

@@ -88,8 +88,8 @@ class FooledPoses:
         """
         poses, fooled = self._with_identity()
         order = smallest_first(poses)
-        ranked = fooled[:, order]
-        first, never = order[ranked.byte().argmax(1)], ~ranked.any(1)
+        in_order = fooled[:, order]
+        first, never = order[in_order.byte().argmax(1)], ~in_order.any(1)
         values = poses.values[first].masked_fill(never[:, None], math.nan)
         sizes = box_sizes(poses)[first].masked_fill(never, math.inf)
         return SmallestPoses(poses.like(values), sizes)

@@ -1,24 +1,52 @@
-"""A picture of Pillow as it is seen, in one way wherever it comes from: a folder or a data set."""
+"""Pictures of Pillow: how those from outside are opened, and how any is seen.
+
+Pillow knows some forty formats by their content, whatever a file is called, and one of them,
+PostScript, is a program that it hands to Ghostscript. So the formats are named here: those that
+this process decodes by itself. Nothing else opens a picture from outside.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PIL import Image, ImageOps
 
-__all__ = ["as_seen", "check_depth"]
+__all__ = ["as_seen", "open_picture"]
+
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_MOST_PIXELS = 1 << 26
+"""Of one picture: few bytes may stand for any number, and all are decoded before a resize."""
 
 
-def check_depth(picture: Image.Image, *, called: str = "a picture") -> None:
-    """Check that a picture has 8 bits a channel: of more, Pillow would clip values at 255."""
+def open_picture(path: Path) -> Image.Image:
+    """Open a picture: its size is known and bounded, and nothing of it is decoded yet."""
+    try:
+        picture = Image.open(path, formats=_FORMATS)
+    # A damaged file can make Pillow raise nearly anything.
+    except Exception as error:
+        raise ValueError(
+            f"{path}: cannot be read as an image ({', '.join(_FORMATS)}); mend or remove it"
+        ) from error
+    if picture.width * picture.height > _MOST_PIXELS:
+        picture.close()
+        raise ValueError(f"{path}: {picture.width} x {picture.height} px; shrink it first")
+    return picture
+
+
+def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
+    """Give a picture as it is displayed: turned as its EXIF says, grey, or red, green and blue.
+
+    It must have 8 bits a channel: of more, Pillow would clip values at 255.
+    """
     if picture.mode.startswith(("I", "F")):
         raise ValueError(
             f"{called}: mode {picture.mode}, more than 8 bits a channel; save it with 8"
         )
-
-
-def as_seen(picture: Image.Image) -> Image.Image:
-    """Give a picture as it is displayed: turned as its EXIF says, grey, or red, green and blue."""
-    check_depth(picture)
-    turned = ImageOps.exif_transpose(picture)
-    if "transparency" in turned.info:  # else Pillow complains of what is lost
-        return turned.convert("RGBA").convert("RGB")
-    return turned.convert("L" if turned.mode in ("1", "L") else "RGB")
+    try:
+        turned = ImageOps.exif_transpose(picture)
+        if "transparency" in turned.info:  # else Pillow complains of what is lost
+            return turned.convert("RGBA").convert("RGB")
+        return turned.convert("L" if turned.mode in ("1", "L") else "RGB")
+    # A damaged file can make a decoder raise nearly anything.
+    except Exception as error:
+        raise ValueError(f"{called}: cannot be read as an image; mend or remove it") from error

@@ -36,7 +36,7 @@ class Pose:
 
     def __post_init__(self) -> None:
         if self.values.ndim == 0 or self.values.shape[-1] != len(self.chain.axes):
-            names = ", ".join(self.chain.columns)
+            names = ", ".join(self.chain.column_of)
             raise ValueError(
                 f"poses of {self.chain} have {len(self.chain.axes)} columns ({names}), but this "
                 f"tensor has the shape {tuple(self.values.shape)}"
@@ -61,12 +61,12 @@ class Pose:
         >>> Pose.made(chain_of("shift zoom"), dx=[1, 2])
         Pose(dx=[1.0, 2.0] px, dy=[0.0, 0.0] px, zoom=[0.0, 0.0] (log of a factor))
         """
-        if unknown := set(columns) - set(chain.columns):
+        if unknown := set(columns) - set(chain.column_of):
             raise ValueError(
                 f"{chain} has no axis called {', '.join(sorted(unknown))}; it has "
-                f"{', '.join(chain.columns)}"
+                f"{', '.join(chain.column_of)}"
             )
-        values = [columns.get(name, 0.0) for name in chain.columns]
+        values = [columns.get(name, 0.0) for name in chain.column_of]
         if dtype is None:
             dtype = reduce(torch.promote_types, (torch.as_tensor(value).dtype for value in values))
             dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
@@ -109,11 +109,11 @@ class Pose:
     def __getattr__(self, name: str) -> Tensor:
         if name.startswith("_") or name in ("values", "chain"):  # of a copy that is being made
             raise AttributeError(name)
-        place = self.chain.columns.get(name)
+        place = self.chain.column_of.get(name)
         if place is None:
             raise AttributeError(
                 f"a pose of {self.chain} has no {name!r}; its columns are "
-                f"{', '.join(self.chain.columns)}"
+                f"{', '.join(self.chain.column_of)}"
             )
         return self.values[..., place]
 
@@ -200,7 +200,7 @@ class Pose:
 
 
 def _turned(chain: Chain, values: Tensor, shift: Tensor) -> Tensor:
-    """A shift as the families behind it move it."""
+    """A shift, turned and scaled by the families behind it."""
     linear = Chain(chain.families[1:]).matrix(values[..., 2:], (1, 1))[..., :2, :2]
     return matrix_product(linear, shift[..., None])[..., 0]
 

@@ -1,8 +1,7 @@
 """Records: what was measured, and what is needed to measure it again.
 
-A file of records only grows: one JSON line for each recipe, seed and evaluation. Any number of
-processes may append to it at once, and a line that was damaged costs no other line. Accuracies are
-fractions, from 0 to 1, also those that the paper reports.
+Accuracies are fractions, from 0 to 1, also those that the paper reports. ``record_files`` has the
+files that hold records.
 """
 
 from __future__ import annotations
@@ -11,31 +10,20 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import reprlib
-import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from upright.later import space_text
 
-if sys.platform != "win32":
-    import fcntl
-
 __all__ = [
-    "Damage",
     "Key",
     "Origin",
     "Record",
-    "Records",
     "Reported",
-    "append",
     "from_json",
-    "read",
-    "read_folder",
     "to_json",
 ]
 
@@ -194,114 +182,6 @@ class Record:
         return Key(self.recipe_hash, self.seed, tuple(sorted(self.measured)), digest)
 
 
-@dataclass(frozen=True)
-class Damage:
-    """A line that is not a record; as text, what to tell a person about it."""
-
-    path: Path
-    line_number: int
-    """Counted from 1."""
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line_number}: no record ({self.reason})"
-
-
-@dataclass(frozen=True)
-class Records:
-    """The content of files of records, in the order of the lines."""
-
-    records: tuple[Record, ...]
-    damaged: tuple[Damage, ...]
-
-
-def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
-    """Add a record to a file, made where it is missing; on return it is on the disk.
-
-    With ``once``, nothing is added where the file has a record with the same key; the answer says
-    whether one was added.
-    """
-    line = json.dumps(to_json(record), allow_nan=False).encode() + b"\n"
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # O_APPEND and a single write keep lines whole even where the lock does not reach.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        locked = _lock(handle)
-        known = _parse_all(path, path.read_bytes()).records if once else ()
-        if any(each.key == record.key for each in known):
-            return False
-        size = os.lseek(handle, 0, os.SEEK_END)
-        content = line if _ends_a_line(handle, size) else b"\n" + line
-        try:
-            _write(handle, content, path)
-        except OSError:
-            if locked:  # else another writer's line may stand behind ours by now
-                os.ftruncate(handle, size)
-            raise
-    finally:
-        os.close(handle)  # which unlocks it, too
-    return True
-
-
-def _write(handle: int, content: bytes, path: Path) -> None:
-    """Write and sync; a disk that is nearly full may take a part, or refuse at the sync only."""
-    if os.write(handle, content) < len(content):
-        raise OSError(f"{path}: no room for another record, which needs {len(content)} bytes")
-    os.fsync(handle)
-
-
-def read(path: Path | str) -> Records:
-    """Read all records of a file; lines that are damaged are named and passed over."""
-    path = Path(path)
-    with path.open("rb") as file:
-        _lock(file.fileno(), shared=True)
-        return _parse_all(path, file.read())
-
-
-def read_folder(folder: Path) -> Records:
-    """Read all files of records (``*.jsonl``), by name; a folder that is not there has none."""
-    parts = [read(path) for path in sorted(folder.glob("*.jsonl"))]
-    return Records(
-        tuple(record for part in parts for record in part.records),
-        tuple(damage for part in parts for damage in part.damaged),
-    )
-
-
-def _parse_all(path: Path, content: bytes) -> Records:
-    lines = content.removesuffix(b"\n").split(b"\n")
-    records, damaged = [], []
-    for number, line in enumerate(lines if lines != [b""] else [], start=1):
-        try:
-            records.append(_parse(line))
-        except (ValueError, RecursionError) as error:
-            damaged.append(Damage(path, number, str(error)))
-    return Records(tuple(records), tuple(damaged))
-
-
-def _lock(handle: int, *, shared: bool = False) -> bool:
-    """Wait for other writers to finish; False where the platform or the disk has no such locks."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
-
-
-def _ends_a_line(handle: int, size: int) -> bool:
-    """Whether a file ends with a newline; it does not where a writer died in the middle of one."""
-    if size == 0:
-        return True
-    os.lseek(handle, size - 1, os.SEEK_SET)
-    return os.read(handle, 1) == b"\n"
-
-
-def _parse(line: bytes) -> Record:
-    return from_json(json.loads(line.decode(), parse_constant=_refuse))
-
-
 def to_json(record: Record) -> dict[str, Any]:
     """Give a record as JSON holds it, with the version of its fields."""
     return {"version": _VERSION, **asdict(record)}
@@ -355,10 +235,6 @@ def _build(kind: type[_Kind], values: object) -> _Kind:
     if missing := sorted(needed - set(values)):
         raise ValueError(f"{kind.__name__} without {', '.join(missing)}")
     return kind(**values)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")
 
 
 def _check_range(name: str, value: float | None, low: float, high: float) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Entry", "Found", "Registry", "UnknownNameError", "similar_names"]
+__all__ = ["Found", "Registered", "Registry", "UnknownNameError", "similar_names"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class UnknownNameError(ValueError):
 
 
 @dataclass(frozen=True)
-class Entry(Generic[T]):
+class Registered(Generic[T]):
     """What is registered; see ``Registry.register``."""
 
     form: str
@@ -78,7 +78,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._flags = re.IGNORECASE if any_case else re.NOFLAG
         self._alphabetical = alphabetical
         self._synonyms = dict(synonyms or {})
-        self._entries: dict[str, Entry[T]] = {}
+        self._entries: dict[str, Registered[T]] = {}
 
     def __getitem__(self, form: str) -> T:
         return self._entries[form].value
@@ -90,7 +90,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._entries)
 
     @property
-    def entries(self) -> tuple[Entry[T], ...]:
+    def entries(self) -> tuple[Registered[T], ...]:
         """All that is registered."""
         return tuple(self._entries[form] for form in self)
 
@@ -108,7 +108,7 @@ class Registry(Mapping[str, T], Generic[T]):
         matching = re.compile(re.escape(form) if pattern is None else pattern, self._flags)
 
         def register(value: T) -> T:
-            entry = Entry(form, matching, value, about, precedence)
+            entry = Registered(form, matching, value, about, precedence)
             self._make_room(entry)
             self._entries[form] = entry
             return value
@@ -153,7 +153,7 @@ class Registry(Mapping[str, T], Generic[T]):
             for entry in self.entries
         )
 
-    def _make_room(self, entry: Entry[T]) -> None:
+    def _make_room(self, entry: Registered[T]) -> None:
         """Forget code that is loaded again; other code needs another name."""
         alike = [
             known

@@ -78,7 +78,7 @@ class Space:
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """A column of a pose each."""
+        """The axes of the box, a column of a pose each."""
         return self.chain.axes
 
     @property
@@ -143,7 +143,7 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
     def check_counts(self, counts: Sequence[int]) -> None:
         """Check that a grid has a count for each axis."""
         if len(counts) != len(self.axes) or min(counts) < 1:
-            names, usual = ", ".join(self.chain.columns), "x".join(map(str, self.usual_counts()))
+            names, usual = ", ".join(self.chain.column_of), "x".join(map(str, self.usual_counts()))
             raise ValueError(
                 f"a grid over {self} needs a count of at least 1 for each of its axes ({names}), "
                 f"as in grid-{usual}, but has {'x'.join(map(str, counts))}"

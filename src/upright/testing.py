@@ -35,7 +35,7 @@ __all__ = [
     "quarter_turns",
 ]
 
-Move = Callable[[Tensor], Tensor]
+ImageMap = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Transformation:
     """
 
     name: str
-    on_images: Move
-    on_outputs: Move | None = None
+    on_images: ImageMap
+    on_outputs: ImageMap | None = None
     """None if outputs move as images do."""
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from upright.pose import Pose
 
-__all__ = ["Room", "Tiles", "images_at_once", "is_out_of_memory", "is_recording"]
+__all__ = ["Room", "Tiles", "images_at_once", "is_capturing", "is_out_of_memory"]
 
 _PATIENCE = 8
 _PAUSES_SECONDS = (0.0, 0.02, 0.1, 0.3)
@@ -34,8 +34,8 @@ def images_at_once(images: Tensor, at_32_by_32: int) -> int:
     return max(8, at_32_by_32 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
 
 
-def is_recording() -> bool:
-    """Whether a CUDA graph records what is computed now: no value can be looked at."""
+def is_capturing() -> bool:
+    """Whether a CUDA graph captures what is computed now: no value can be looked at."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -64,7 +64,9 @@ class Room:
 
     def make_room(self, tried: int, error: Exception) -> None:
         """Take smaller batches from now on, after one of ``tried`` images did not fit."""
-        if not is_out_of_memory(error) or is_recording():  # a record cannot be taken back
+        if (
+            not is_out_of_memory(error) or is_capturing()
+        ):  # what a graph has captured cannot be taken back
             raise error
         if tried <= 1:
             self._wait(error)

@@ -174,7 +174,7 @@ def _resampled(
         return move_alike(images, values)
     return resample_window(
         images,
-        stage.inverse(values, window.size),
+        stage.inverse_matrix(values, window.size),
         window,
         fill=fill,
         interpolation=interpolation,

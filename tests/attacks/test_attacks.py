@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spaces import rigid, rigid_box
+from rigid_spaces import rigid, rigid_box
 from upright import (
     PAPER,
     Attack,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bars import bars, trained_network
-from hills import Hills, draws, hills
-from spaces import rigid
+from bar_images import bars, trained_network
+from hill_scores import Hills, draws, hills
+from rigid_spaces import rigid
 from upright import Attack, GridSearch, Pose, RefiningSearch, RegularizedLoss, Space, evaluate, tta
 from upright.attacks import Rounds
 from upright.evaluation.question import Question

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bars import bars, trained_network
-from hills import draws, hills
-from spaces import rigid
+from bar_images import bars, trained_network
+from hill_scores import draws, hills
+from rigid_spaces import rigid
 from upright import Pose, RefiningClimb, RefiningSearch, RegularizedLoss, SpatialPGD, evaluate
 from upright.attacks import scored
 

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 import upright
-from spaces import rigid
+from rigid_spaces import rigid
 from upright import GridSearch, RandomSearch, evaluate
 from upright.cli import main
 from upright.data import load_data

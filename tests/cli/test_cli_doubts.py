@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spaces import rigid
-from tiny_runs import Call, colours, command_beside_colours, register_tiny
+from rigid_spaces import rigid
+from tiny_runs import Call, colours
 from upright import SuspiciousInput
 from upright.cli.options import parse_space
 
@@ -19,11 +19,11 @@ RUN = ("train", "std", "--model", "tiny", "--steps", 2, "--batch", 6, "--out", "
 ASK = ("evaluate", "run", "--attack", "grid-2x2x2", "--data")
 
 
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
+
+
 @pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    register_tiny(monkeypatch)
+def upright(upright: Call, tmp_path: Path) -> Call:
     data = colours(count=12)
     arrays = {"images": data.images.numpy(), "labels": data.labels.numpy()}
     np.savez(tmp_path / "plain.npz", **arrays)
@@ -35,7 +35,7 @@ def upright(
             folder = tmp_path / place / data.classes[label]
             folder.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{number:02}.png")
-    return command_beside_colours(tmp_path, monkeypatch, capsys)
+    return upright
 
 
 def test_a_run_inside_of_another_name_is_known_too(upright: Call) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from upright.cli import main
-from upright.records import read
+from upright.record_files import read
 from upright.report.saved import read_saved
 
 MODELS = """

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import upright
-from spaces import rigid
+from rigid_spaces import rigid
 from tiny_sets import shuffled, tiny
 from upright import evaluate, origin
 from upright.cli import main
@@ -26,7 +26,7 @@ from upright.evaluation import examine
 from upright.measure import measured
 from upright.origin import origin_on
 from upright.paper import cells, reported
-from upright.records import read
+from upright.record_files import read
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory, train
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tiny_runs import Call, colours, command_beside_colours, register_tiny, save_as_npz
+from tiny_runs import Call, colours, register_tiny, save_as_npz
 from upright import Space, evaluate
 from upright.cli.options import _families_in
 from upright.families import FAMILIES, Axis
-from upright.records import read
+from upright.record_files import read
 from upright.report.asked import unlike_the_paper
 from upright.sources import load_model
 from upright.train import Recipe, RunDirectory
@@ -49,14 +49,11 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    call = command_beside_colours(tmp_path, monkeypatch, capsys)
+def upright(upright: Call, tmp_path: Path) -> Call:
     save_as_npz(colours(count=36), tmp_path / "others.npz")
     (tmp_path / "wave.py").write_text(WAVE)
     (tmp_path / "models.py").write_text(MODEL)
-    return call
+    return upright
 
 
 def evaluated(upright: Call, *options: object) -> tuple[int, str, str]:

@@ -12,9 +12,8 @@ import torch
 from rich.console import Console
 
 from tiny_runs import register_tiny, tiny_recipe, tiny_run
-from upright.train import LongRun, log, pace
-from upright.train.log import Log, training_bar
-from upright.train.pace import Pace
+from upright.train import LongRun, log
+from upright.train.log import Log, Pace, training_bar
 
 CPU = torch.device("cpu")
 
@@ -97,8 +96,8 @@ def test_a_run_moves_its_bar_and_tells_its_time(
     register_tiny(monkeypatch)
     moved = []
     monkeypatch.setattr(Log, "passed", lambda _self, step: moved.append(step))
-    monkeypatch.setattr(pace, "_WATCHED_SECONDS", 0.0)
-    monkeypatch.setattr(pace, "_LONG_SECONDS", 0.0)
+    monkeypatch.setattr(log, "_WATCHED_SECONDS", 0.0)
+    monkeypatch.setattr(log, "_LONG_SECONDS", 0.0)
     with pytest.warns(LongRun, match="12 steps will take about"):
         tiny_run(tmp_path / "run")
     assert moved == list(range(1, 13))

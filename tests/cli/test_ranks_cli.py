@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from crew import PATIENCE, Crew
+from rank_pool import PATIENCE, RankPool
 from tiny_runs import colours, lines, save_as_npz
 from upright.cli import main
 from upright.ranks import ALONE, Ranks, joined_ranks
@@ -61,10 +61,10 @@ def test_train_and_evaluate_speak_and_write_once(
     out = ["--out", str(tmp_path / "run")]
     size = ["--steps", "4", "--batch", "11", "--model", "convnet0.25", "--sync-batch-norm"]
     ask = ["evaluate", str(tmp_path / "run"), *data, "--attack", "grid-3x1x3", "--details"]
-    with Crew(None) as crew:
-        trained = crew.run(command, free_port(), ["train", "KL(rob, rnd)", *data, *out, *size])
+    with RankPool(None) as pool:
+        trained = pool.run(command, free_port(), ["train", "KL(rob, rnd)", *data, *out, *size])
         json_file = ["--json", str(tmp_path / "two.json")]
-        asked = crew.run(command, free_port(), [*ask, *json_file])
+        asked = pool.run(command, free_port(), [*ask, *json_file])
     assert [code for code, _, _ in (*trained, *asked)] == [0, 0, 0, 0]
     assert trained[0][1].startswith("KL(rob, rnd): 4 steps in ")
     title = f"{tmp_path / 'run'} on npz:{tmp_path / 'colours.npz'}: 600 images"

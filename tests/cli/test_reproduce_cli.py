@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
+from upright import record_files
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure import results as results_module
-from upright.measure.results import Results
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
+from upright.record_files import RecordFolder
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
@@ -30,7 +30,7 @@ PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
 def reproduce(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setattr(results_module, "CHECKOUT", tmp_path)  # which has no records of ours
+    monkeypatch.setattr(record_files, "CHECKOUT", tmp_path)  # which has no records of ours
 
     def call(*options):
         code = main(["reproduce", "--device", "cpu", *options])
@@ -44,7 +44,9 @@ def keep_made_up(*objectives, dataset="cifar10", seeds=1):
     for objective in objectives:
         for seed in range(seeds):
             recipe = paper_recipe(dataset, objective, seed=seed)
-            Results(Path("results")).add(made_up_record(recipe, {"nat": 0.92, "grid-775": 0.72}))
+            RecordFolder(Path("results")).add(
+                made_up_record(recipe, {"nat": 0.92, "grid-775": 0.72})
+            )
 
 
 def test_without_records_a_dry_run_shows_that_all_is_missing(reproduce):
@@ -81,7 +83,7 @@ def test_a_dry_run_of_a_table_shows_what_is_there_what_is_missing_and_for_how_lo
 def test_times_of_runs_that_shared_them_are_called_so(reproduce):
     recipe = paper_recipe("cifar10", "std")
     record = made_up_record(recipe, {"nat": 0.92, "grid-775": 0.72}, beside=None)
-    Results(Path("results")).add(record)
+    RecordFolder(Path("results")).add(record)
     options = ["--table", "regspat", "--dataset", "cifar10", "--method", "std", "--batch", "64"]
     _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
     text = " ".join(out.split())
@@ -161,7 +163,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     """As in a wheel, where ``results`` of the checkout lies in the package."""
     shipped = tmp_path / "package" / "records"
     shutil.copytree(ROOT / "results", shipped)
-    monkeypatch.setattr(results_module, "SHIPPED", shipped)
+    monkeypatch.setattr(record_files, "SHIPPED", shipped)
     before = [file.read_bytes() for file in sorted(shipped.iterdir())]
 
     def counted(*options):
@@ -172,7 +174,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     measured = counted()
     assert measured > 50
     shutil.copytree(ROOT / "results", "results")  # as in a checkout
-    assert len(Results.usual().read()) == len(Results(shipped).read())
+    assert len(RecordFolder.usual().read()) == len(RecordFolder(shipped).read())
     assert counted() == measured
     shutil.rmtree("results")
     keep_made_up("AT(mix, Wo-10)", dataset="svhn")  # one's own take nothing away
@@ -185,18 +187,18 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
 def test_an_installation_that_runs_from_a_checkout_shows_its_records_anywhere(
     tmp_path, monkeypatch
 ):
-    assert ROOT == results_module.CHECKOUT
+    assert ROOT == record_files.CHECKOUT
     monkeypatch.chdir(tmp_path)
-    assert len(Results.usual().read()) == len(Results(ROOT / "results").read()) > 50
+    assert len(RecordFolder.usual().read()) == len(RecordFolder(ROOT / "results").read()) > 50
 
 
 def test_a_wheel_has_the_records_where_the_package_looks_for_them():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     built = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    place = results_module.SHIPPED.relative_to(ROOT / "src")
+    place = record_files.SHIPPED.relative_to(ROOT / "src")
     assert built == {"results": place.as_posix()}
-    assert not results_module.SHIPPED.exists()  # in a checkout, there is no second copy
-    assert Results(ROOT / built.popitem()[0]).read()
+    assert not record_files.SHIPPED.exists()  # in a checkout, there is no second copy
+    assert RecordFolder(ROOT / built.popitem()[0]).read()
 
 
 def test_help_names_what_the_paper_has(capsys):
@@ -208,7 +210,7 @@ def test_help_names_what_the_paper_has(capsys):
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
 def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
     """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
-    tables = fill_tables(INVARIANCE, select(INVARIANCE), Results(ROOT / "results").read())
+    tables = fill_tables(INVARIANCE, select(INVARIANCE), RecordFolder(ROOT / "results").read())
     text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
         "headline": headline_to_markdown(tables, INVARIANCE.headline, paper_seeds=5),

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-import made_up_page as made_up
+import made_up_report as made_up
 from tiny_zoo import NAME
 from upright.cli import main
-from upright.records import append, to_json
+from upright.record_files import append
+from upright.records import to_json
 from upright.terminal import _PlainConsole, plain_console, plain_text, printable
 from upright.zoo import Entry
 from upright.zoo.card import write_card
@@ -184,7 +185,7 @@ def test_data_list_and_check(upright, monkeypatch):
     assert (code, harmless(text)) == (2, True)
 
 
-@pytest.mark.filterwarnings("default::upright.measure.results.DamagedRecord")
+@pytest.mark.filterwarnings("default::upright.record_files.DamagedRecord")
 def test_report_and_reproduce(upright):
     folder = hostile_path()
     record = replace(made_up.RECORDS[0], dataset=HOSTILE, method=HOSTILE, hardware=HOSTILE)

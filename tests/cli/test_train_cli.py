@@ -11,29 +11,16 @@ import torch
 
 from tiny_runs import (
     Call,
-    Plan,
+    Mishaps,
     colours,
-    command_beside_colours,
     newest,
-    register_tiny,
     save_as_npz,
     sending,
 )
 from upright import evaluate
 from upright.train import Recipe, load_network, published
 
-
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    """The command in a folder with ``colours.npz``; gives exit code, stdout and stderr."""
-    return command_beside_colours(tmp_path, monkeypatch, capsys)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 OBJECTIVE = "KL(rob, Wo-2; λ=2)"
@@ -74,15 +61,15 @@ def test_evaluate_understands_a_run_and_takes_its_newest_weights(upright: Call) 
 
 
 def test_sigterm_exits_with_130_and_resume_ends_where_the_unbroken_run_ends(
-    upright: Call, plan: Plan
+    upright: Call, mishaps: Mishaps
 ) -> None:
     assert upright("train", OBJECTIVE, *OPTIONS, "--out", "unbroken")[0] == 0
-    plan[5] = sending(signal.SIGTERM)
+    mishaps[5] = sending(signal.SIGTERM)
     code, _, err = upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "broken")
     assert code == 130
     assert "--resume continues" in err
     assert err.count("\n") == 1
-    plan.clear()
+    mishaps.clear()
     code, out, err = upright("train", OBJECTIVE, *OPTIONS, *OFTEN, "--out", "broken", "--resume")
     assert (code, err) == (0, "")
     assert "KL(rob, Wo-2; λ=2): 12 steps in broken" in out

@@ -11,25 +11,12 @@ import pytest
 
 from tiny_zoo import NAME
 from upright import zoo
-from upright.cli import main
-from upright.records import read
+from upright.record_files import read
 from upright.train import Recipe
 from upright.zoo import Entry
 from upright.zoo.card import write_card
 
 ASKED = ["--data", "glyphs", "--limit", "12", "--attack", "grid-3x3x3", "--device", "cpu"]
-
-
-@pytest.fixture
-def upright(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_a_run_is_packed_measured_and_found_again(small_run, upright, monkeypatch):

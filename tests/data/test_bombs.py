@@ -24,8 +24,8 @@ from upright.data.archive import unpack
 from upright.data.folder import read_folder
 from upright.data.formats import read_files
 from upright.data.mat import read_mat
+from upright.data.mosaics import read_strips
 from upright.data.npz import read_npz
-from upright.data.pictures import read_strips
 
 resource = pytest.importorskip("resource", reason="limits are those of POSIX")
 
@@ -135,7 +135,7 @@ def test_small_pictures_that_take_gigabytes_together_are_refused(tmp_path: Path)
 def test_pictures_that_are_large_on_the_disk_may_be_large_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upright.data.room._MOST_BYTES", 1)
+    monkeypatch.setattr("upright.data.unpacked_size._MOST_BYTES", 1)
     (tmp_path / "class").mkdir()
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "class" / "x.png")

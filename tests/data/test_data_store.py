@@ -29,8 +29,8 @@ def splits(data: Tiny) -> dict[str, RawSplit]:
 
 
 def store(data: Tiny, root: Path, *, origin: str = "a test") -> None:
-    identities = {split: recognise(data.known, split, raw) for split, raw in splits(data).items()}
-    save(data.known, splits(data), Facts(origin, identities), root=root)
+    recognised = {split: recognise(data.known, split, raw) for split, raw in splits(data).items()}
+    save(data.known, splits(data), Facts(origin, recognised), root=root)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_the_official_archive_is_downloaded_checked_and_stored(published: Tiny, 
     seen: list[str] = []
     done = fetch(published.known, root=root, progress=lambda file, *_: seen.append(file))
     assert (done.name, done.folder, done.already) == ("cifar10", root / "cifar10", False)
-    assert in_words(done.identities) == "official"
+    assert in_words(done.recognised) == "official"
     assert set(seen) == {"cifar-10-python.tar.gz"}
     assert_stored(published, root)
 

@@ -69,10 +69,10 @@ def test_three_at_once_download_once_and_all_succeed(
     published: Tiny, server: FickleServer, root: Path, round_: int
 ) -> None:
     server.moods = [("good", "cut", "no-length")[round_], "good"]
-    crew = [start(published, root) for _ in range(3)]
-    for process in crew:
+    pool = [start(published, root) for _ in range(3)]
+    for process in pool:
         process.join(timeout=60)
-    assert [process.exitcode for process in crew] == [0, 0, 0]
+    assert [process.exitcode for process in pool] == [0, 0, 0]
     assert len(server.paths) == (2 if round_ == 1 else 1)
     assert_stored(published, root)
 

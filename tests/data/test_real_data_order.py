@@ -30,7 +30,7 @@ from upright.data.fetch import fetch
 from upright.data.known import CIFAR10, CIFAR100, SVHN, KnownSet
 from upright.data.raw import RawSplit, content_digest, split_digests
 from upright.data.recognise import BY_MD5, in_words
-from upright.data.store import check, identify, installed, open_split
+from upright.data.store import check, installed, open_split, recognise_any
 
 OFFICIAL = [
     pytest.param(CIFAR10, write_pickles, id="cifar10-pickles"),
@@ -100,21 +100,21 @@ def test_official_formats_in_another_order_are_accepted_in_that_order(
     write(data, files)
     done = fetch(data.known, source=[files], root=root)
     (variant,) = data.known.variants
-    assert in_words(done.identities) == f"{variant.name}, in another order"
-    for split, identity in done.identities.items():
-        assert identity.content == variant.content[split]
-        assert identity.digests == split_digests(split, raw_split(data, split))
-        assert identity.usual == {name: variant.digests[name] for name in identity.digests}
+    assert in_words(done.recognised) == f"{variant.name}, in another order"
+    for split, found in done.recognised.items():
+        assert found.content == variant.content[split]
+        assert found.digests == split_digests(split, raw_split(data, split))
+        assert found.usual == {name: variant.digests[name] for name in found.digests}
     assert_holds(data, root)
     again = check(data.known, root=root)
-    assert (again.sound, again.identities) == (True, done.identities)
+    assert (again.sound, again.recognised) == (True, done.recognised)
 
 
 def test_one_npz_in_another_order_is_accepted(tmp_path: Path) -> None:
     data = shuffled(tiny(CIFAR100))
     np.savez(tmp_path / "any.npz", **data.arrays)
     found = gather(data, tmp_path / "any.npz")
-    assert in_words(found.identities) == "rebuilt, in another order"
+    assert in_words(found.recognised) == "rebuilt, in another order"
 
 
 @pytest.mark.parametrize("part", ["images", "labels"])
@@ -143,7 +143,7 @@ def test_files_with_the_published_sums_are_accepted_with_their_own_pixels_and_or
         fetch(data.known, source=[files], root=root)
     data = with_sums(data, files)
     done = fetch(data.known, source=[files], root=root)
-    assert in_words(done.identities) == "by MD5, in the order of its files"
+    assert in_words(done.recognised) == "by MD5, in the order of its files"
     assert_holds(data, root)
     facts = json.loads((root / base.name / "facts.json").read_text())
     assert facts["variant"] == {"train": BY_MD5, "test": BY_MD5}
@@ -159,7 +159,7 @@ def test_each_split_is_told_on_its_own(files: Path) -> None:
     known = with_sums(rebuilt, files)
     (files / "test_32x32.mat").write_bytes(test_file)
     found = gather(known, files)
-    assert in_words(found.identities) == "train by MD5, in the order of its files; test rebuilt"
+    assert in_words(found.recognised) == "train by MD5, in the order of its files; test rebuilt"
 
 
 @pytest.mark.parametrize("name", ["cifar-100-binary.tar.gz", "renamed.tgz"])
@@ -175,7 +175,7 @@ def test_an_archive_with_the_published_sum_vouches_for_its_files(
     sums = {"cifar-100-binary.tar.gz": md5_of(archive)}
     data = replace(data, known=replace(data.known, md5s=sums))
     found = gather(data, archive, scratch=scratch)
-    assert {identity.variant for identity in found.identities.values()} == {BY_MD5}
+    assert {found.variant for found in found.recognised.values()} == {BY_MD5}
     with pytest.raises(ValueError, match="images are not those of cifar100"):
         gather(data, files)
 
@@ -212,7 +212,7 @@ def test_facts_of_earlier_versions_still_read(files: Path, root: Path) -> None:
     (variant,) = data.known.variants
     old = {"name": "svhn", "origin": "files on disk", "sha256": dict(variant.digests)}
     (root / "svhn" / "facts.json").write_text(json.dumps(old))
-    assert in_words(check(data.known, root=root).identities) == "rebuilt"
+    assert in_words(check(data.known, root=root).recognised) == "rebuilt"
     assert fetch(data.known, root=root).already
 
 
@@ -235,13 +235,13 @@ def test_a_whole_split_is_identified_wherever_it_was_read_from(
     data = with_sums(data, files)
     monkeypatch.setattr(store, "KNOWN", {"cifar10": tiny(CIFAR10).known, "svhn": data.known})
     split = raw_split(data, "test")
-    assert identify("test", split, root=root) is None
+    assert recognise_any("test", split, root=root) is None
     fetch(data.known, source=[files], root=root)
-    found = identify("test", split, root=root)
+    found = recognise_any("test", split, root=root)
     assert found is not None
     assert (found.name, found.variant) == ("svhn", BY_MD5)
     few = RawSplit(split.images[:3], split.labels[:3])
-    assert identify("test", few, root=root) is None
-    other = identify("test", raw_split(shuffled(tiny(CIFAR10)), "test"), root=root)
+    assert recognise_any("test", few, root=root) is None
+    other = recognise_any("test", raw_split(shuffled(tiny(CIFAR10)), "test"), root=root)
     assert other is not None
     assert str(other) == "official, in another order"

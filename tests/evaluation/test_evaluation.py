@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import Tensor
 
-from bars import HEIGHT, WIDTH, bars, trained_network
-from reference import Array, Fill, scipy_warp
-from spaces import rigid_box
+from bar_images import HEIGHT, WIDTH, bars, trained_network
+from geometry_reference import Array, Fill, scipy_warp
+from rigid_spaces import rigid_box
 from upright import (
     Attack,
     Evaluation,

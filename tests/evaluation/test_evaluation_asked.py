@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from bars import bars, trained_network
+from bar_images import bars, trained_network
 from upright import Attack, GridSearch, Pose, RandomSearch, SuspiciousInput, evaluate
 from upright.evaluation.score import Predictor, WorstLoss
 from upright.tiles import Room

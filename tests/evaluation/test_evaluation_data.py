@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from bars import bars, trained_network
+from bar_images import bars, trained_network
 from upright import (
     Attack,
     Evaluation,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spaces import rigid, rigid_box
+from rigid_spaces import rigid, rigid_box
 from upright import (
     Attack,
     Evaluation,

@@ -12,9 +12,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from bars import bars, trained_network
-from reference import scipy_warp
-from spaces import rigid
+from bar_images import bars, trained_network
+from geometry_reference import scipy_warp
+from rigid_spaces import rigid
 from upright import (
     Attack,
     AttackResult,
@@ -26,7 +26,7 @@ from upright import (
     evaluate,
 )
 from upright.attacks import WorstCase
-from upright.evaluation.score import is_fooled, loss_of, rank
+from upright.evaluation.score import is_fooled, loss_of, severity
 from upright.evaluation.state import load_state, save_state
 
 COUNT = 40
@@ -94,7 +94,7 @@ class TestTop:
 
     def test_of_equal_logits_the_first_comes_first(self) -> None:
         logits, labels = torch.tensor([[1.0, 2.0, 2.0, 2.0]]).expand(4, 4), torch.arange(4)
-        right = [(~is_fooled(rank(logits, labels, top))).tolist() for top in (1, 2, 3)]
+        right = [(~is_fooled(severity(logits, labels, top))).tolist() for top in (1, 2, 3)]
         assert right[0] == [False, True, False, False]
         assert right[1] == [False, True, True, False]
         assert right[2] == [False, True, True, True]
@@ -102,7 +102,7 @@ class TestTop:
 
     def test_a_right_answer_of_any_loss_ranks_below_a_wrong_one(self) -> None:
         far = torch.tensor([[0.0, 1e6, -1e6], [0.0, 1e6, -1.0]])
-        values = rank(far, torch.tensor([0, 2]), top=2)
+        values = severity(far, torch.tensor([0, 2]), top=2)
         assert is_fooled(values).tolist() == [False, True]
         assert loss_of(values)[1] == 1e6 + 1
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bars import bars, trained_network
-from spaces import rigid
+from bar_images import bars, trained_network
+from rigid_spaces import rigid
 from upright import (
     Attack,
     Evaluation,

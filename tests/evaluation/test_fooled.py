@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bars import HEIGHT, WIDTH, bars, trained_network
+from bar_images import HEIGHT, WIDTH, bars, trained_network
 from upright import GridSearch, Pose, evaluate, warp
 from upright.fooled import Curve, FooledPoses, box_sizes, expected_worst_of, pack_bits
 from upright.space import PAPER, Space

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bars import bars, trained_network
+from bar_images import bars, trained_network
 from upright import evaluate
 from upright.evaluation import Question, examine
 from upright.evaluation.question import LATER

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bars import bars, trained_network
-from crew import Crew, FailedError
-from spaces import rigid
+from bar_images import bars, trained_network
+from rank_pool import FailedError, RankPool
+from rigid_spaces import rigid
 from upright import Evaluation, GridSearch, RandomSearch, RefiningSearch, SpatialPGD, evaluate
 from upright.ranks import Ranks
 
@@ -34,9 +34,9 @@ DATA = bars(2 * CHUNK + 37, seed=4)  # three chunks for two ranks
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Crew(tmp_path_factory.mktemp("crew")) as crew:
-        yield crew
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
+    with RankPool(tmp_path_factory.mktemp("pool")) as pool:
+        yield pool
 
 
 @dataclass
@@ -100,14 +100,16 @@ def expected() -> Evaluation:
     return evaluate(trained_network(), DATA, **OPTIONS)
 
 
-def run(crew: Crew, *, calls: tuple[float, ...] = (float("inf"),) * 3, **options: Any) -> list[Any]:
-    return crew.outcomes(measure, trained_network(), list(calls), options)
+def run(
+    pool: RankPool, *, calls: tuple[float, ...] = (float("inf"),) * 3, **options: Any
+) -> list[Any]:
+    return pool.outcomes(measure, trained_network(), list(calls), options)
 
 
 def test_shards_merge_to_the_very_evaluation_of_one_process(
-    crew: Crew, expected: Evaluation
+    pool: RankPool, expected: Evaluation
 ) -> None:
-    (first, one), (second, other) = run(crew)
+    (first, one), (second, other) = run(pool)
     assert_same(one, expected)
     assert_same(other, expected)
     looks = 2 * LOOKS  # on each rank
@@ -115,15 +117,15 @@ def test_shards_merge_to_the_very_evaluation_of_one_process(
     assert first + second == passes + len(DATA[0]) + looks
 
 
-def test_accuracy_alone_is_that_of_one_process(crew: Crew, expected: Evaluation) -> None:
-    for _, evaluation in run(crew, only_accuracy=True):
+def test_accuracy_alone_is_that_of_one_process(pool: RankPool, expected: Evaluation) -> None:
+    for _, evaluation in run(pool, only_accuracy=True):
         for name, attack in evaluation.attacks.items():
             assert torch.equal(attack.correct, expected.attacks[name].correct)
 
 
-def test_ranks_without_any_chunk_give_the_whole_result_too(crew: Crew) -> None:
+def test_ranks_without_any_chunk_give_the_whole_result_too(pool: RankPool) -> None:
     alone = evaluate(trained_network(), DATA, limit=5, **OPTIONS)
-    for _, evaluation in run(crew, limit=5):
+    for _, evaluation in run(pool, limit=5):
         assert_same(evaluation, alone)
 
 
@@ -131,8 +133,8 @@ def test_a_state_of_two_ranks_is_continued_by_one_process(
     tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
-    with Crew(tmp_path) as crew:  # rank 0 fails after its two looks, in its first chunk
-        outcomes = run(crew, calls=(2, float("inf")), state=state)
+    with RankPool(tmp_path) as pool:  # rank 0 fails after its two looks, in its first chunk
+        outcomes = run(pool, calls=(2, float("inf")), state=state)
     assert all(isinstance(outcome, FailedError) for outcome in outcomes)
     assert "hangs" not in f"{outcomes}"
     assert [file.name for file in tmp_path.glob("state*")] == ["state.rank-1"]
@@ -145,13 +147,13 @@ def test_a_state_of_two_ranks_is_continued_by_one_process(
 
 
 def test_a_state_of_one_process_is_continued_by_two_ranks(
-    crew: Crew, tmp_path: Path, expected: Evaluation
+    pool: RankPool, tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
     machine = Machine(trained_network(), calls_left=450)
     with pytest.raises(ZeroDivisionError):
         evaluate(machine, DATA, state=state, **OPTIONS)
-    (first, one), (second, other) = run(crew, state=state)
+    (first, one), (second, other) = run(pool, state=state)
     assert_same(one, expected)
     assert_same(other, expected)
     assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3 + 16) + 2 * LOOKS
@@ -159,8 +161,10 @@ def test_a_state_of_one_process_is_continued_by_two_ranks(
     assert_same(evaluate(Machine(trained_network(), 2), DATA, state=state, **OPTIONS), expected)
 
 
-def test_a_state_of_another_question_is_refused_on_all_ranks(crew: Crew, tmp_path: Path) -> None:
+def test_a_state_of_another_question_is_refused_on_all_ranks(
+    pool: RankPool, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
     evaluate(Machine(trained_network()), DATA, state=state, limit=5, **OPTIONS)
-    for outcome in run(crew, state=state, limit=6):
+    for outcome in run(pool, state=state, limit=6):
         assert "belongs to another evaluation (other limit)" in str(outcome)

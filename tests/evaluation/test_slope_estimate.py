@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bars import bars, trained_network
-from hills import Hills, draws, hills
-from spaces import rigid
+from bar_images import bars, trained_network
+from hill_scores import Hills, draws, hills
+from rigid_spaces import rigid
 from upright import Evaluation, Pose, RefiningSearch, Space, evaluate
 from upright.attacks import Rounds
 from upright.attacks.refine import Boxes
 from upright.evaluation import SlopeEstimate
-from upright.evaluation.score import Predictor, WorstLoss, is_fooled, may_be_fooled, rank
+from upright.evaluation.score import Predictor, WorstLoss, is_fooled, may_be_fooled, severity
 from upright.tiles import Room
 
 BOX, FIVE = "shift rotate", "shift rotate zoom brightness"
@@ -100,14 +100,14 @@ def test_an_image_is_judged_by_itself_and_by_differences() -> None:
 def test_what_is_fooled_may_be(top: int) -> None:
     logits = torch.randn(4000, 12, generator=draws()) * 9 * torch.rand(4000, 1, generator=draws(1))
     labels = torch.randint(12, (4000,), generator=draws(2))
-    ranks = rank(logits, labels, top)
-    assert may_be_fooled(ranks, top)[is_fooled(ranks)].all()
-    safe = ~may_be_fooled(ranks, top)
+    severities = severity(logits, labels, top)
+    assert may_be_fooled(severities, top)[is_fooled(severities)].all()
+    safe = ~may_be_fooled(severities, top)
     assert safe.any()
     assert (F.cross_entropy(logits, labels, reduction="none")[safe] < math.log(top + 1)).all()
     # The least loss of a wrong answer: as probable as as many others, which alone are possible.
     tie = torch.tensor([[0.0] * (top + 1) + [-99.0] * (11 - top)])
-    assert may_be_fooled(rank(tie, torch.tensor([top]), top), top).all()
+    assert may_be_fooled(severity(tie, torch.tensor([top]), top), top).all()
 
 
 def measure(**options: Any) -> Evaluation:

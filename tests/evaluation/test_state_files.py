@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from bars import bars
+from bar_images import bars
 from upright import RandomSearch, evaluate
 from upright.evaluation import state as one_file
 from upright.evaluation import state_files

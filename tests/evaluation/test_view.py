@@ -14,17 +14,14 @@ from torch import Tensor, nn
 from every_space import EVERY_SPACE, SEVERAL
 from tiny_runs import (
     Call,
-    Plan,
     colours,
-    command_beside_colours,
-    register_tiny,
     save_as_npz,
     tiny_run,
 )
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.evaluation import Oracle
 from upright.objective import LocNet, LocNetLoss
-from upright.records import read
+from upright.record_files import read
 from upright.report.asked import unlike_the_paper
 from upright.train import Recipe, load_network, train
 
@@ -32,16 +29,7 @@ COUNT, CLASSES, VIEW = 6, 4, 8
 SIZES = [(16, 16), (13, 20), (8, 9), (8, 8)]
 
 
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    return command_beside_colours(tmp_path, monkeypatch, capsys)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 def images(size: tuple[int, int] = (16, 16)) -> Tensor:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from drawn import MIXED, draw, noise, parts_of
-from reference import scipy_resample, undone
+from geometry_reference import scipy_resample, undone
+from random_inputs import MIXED, draw, noise, parts_of
 from upright import Pose, Space, warp, warp_all
 from upright.families import FAMILIES, Chain, Shift, chain_of, matrix_inverse, matrix_product
 from upright.warp import FILLS, Interpolation
@@ -47,7 +47,7 @@ class TestOrder:
         for _, part in parts_of(pose):
             expected = expected @ part.chain.matrix(part.values, size).numpy()
         np.testing.assert_allclose(pose.chain.matrix(pose.values, size), expected, atol=1e-12)
-        inverse = pose.chain.inverse(pose.values, size)
+        inverse = pose.chain.inverse_matrix(pose.values, size)
         np.testing.assert_allclose(inverse, np.linalg.inv(expected), atol=1e-12)
 
     @pytest.mark.parametrize("names", [*itertools.permutations(["shift", "shear", "zoom"])])
@@ -296,4 +296,4 @@ class TestErrors:
 
     def test_axes_of_all_families_are_told_apart(self) -> None:
         chain = Chain(tuple(kind() for kind in FAMILIES.values()))
-        assert len(chain.columns) == len(chain.axes)
+        assert len(chain.column_of) == len(chain.axes)

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from every_space import EVERY_SPACE, LIMITED, SEVERAL
 from tiny_runs import (
     Call,
-    Plan,
+    Mishaps,
     colours,
-    command_beside_colours,
     fail,
     newest,
-    register_tiny,
     save_as_npz,
     tiny_run,
 )
@@ -33,16 +31,7 @@ from upright.train import Recipe, load_network
 COUNT, CLASSES = 6, 4
 
 
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    return command_beside_colours(tmp_path, monkeypatch, capsys)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 def images() -> Tensor:
@@ -256,7 +245,7 @@ def test_a_run_is_trained_and_evaluated_by_the_text(text: str, upright: Call) ->
     assert direct.worst_pose is not None
     chain = direct.worst_pose.chain
     assert result["details"]["attacks"]["wo-3"]["worst_pose"] == {
-        name: getattr(direct.worst_pose, name).tolist() for name in chain.columns
+        name: getattr(direct.worst_pose, name).tolist() for name in chain.column_of
     }
     record = json.loads(Path("records.jsonl").read_text())
     assert record["evaluation"]["space"] == record["recipe"]["space"] == str(Space.of(text))
@@ -277,12 +266,12 @@ def _axes(text: str) -> int:
 
 @pytest.mark.parametrize("text", SEVERAL)
 def test_a_resumed_run_ends_where_the_unbroken_run_ends(
-    text: str, tmp_path: Path, plan: Plan
+    text: str, tmp_path: Path, mishaps: Mishaps
 ) -> None:
     tiny_run(tmp_path / "whole", space=Space.of(text), steps=6)
-    plan[5] = fail
+    mishaps[5] = fail
     with pytest.raises(ZeroDivisionError):
         tiny_run(tmp_path / "broken", space=Space.of(text), steps=6)
-    plan.clear()
+    mishaps.clear()
     tiny_run(tmp_path / "broken", space=Space.of(text), steps=6, resume=True)
     assert newest(tmp_path / "broken") == newest(tmp_path / "whole")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import noise
-from reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
+from geometry_reference import PIXELS, SOURCES, loop_resample, scipy_resample, undone
+from random_inputs import noise
 from upright import Pose, RegularizedLoss, Space, evaluate, warp
 from upright.families import FAMILIES, Axis, Family, OfPixels, Spatial, family
 from upright.transforms import Random
@@ -278,7 +278,7 @@ class TestClaims:
         for values, there, back in zip(
             poses.values.tolist(),
             kind.matrix(poses.values, size),
-            kind.inverse(poses.values, size),
+            kind.inverse_matrix(poses.values, size),
             strict=True,
         ):
             torch.testing.assert_close(there @ back, torch.eye(3).double())
@@ -402,7 +402,7 @@ class TestOfOnesOwn:
             text, grid = "light(0..0.5) rotate(10)", "grid-" + "x".join(["3"] * (len(names) + 1))
             found = evaluate(model, data, space=text, attacks=[grid, "wo-3", "s-pgd"])
             chain = found.attacks[grid].worst_pose.chain
-            assert list(chain.columns) == [*names, "angle"]
+            assert list(chain.column_of) == [*names, "angle"]
             assert Space.of(str(chain)) == Space.of(text)
             RegularizedLoss("KL(rob, S-PGD)", text)(model, *data).total.backward()
             assert Random(text)(data[0]).shape == data[0].shape

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spaces import rigid
+from rigid_spaces import rigid
 from upright import Pose, Space, warp
 from upright.models.fused import FusedResNet, FusedTraining, convolution_backward_kernels
 from upright.models.fused.triton_tiles import Tile, tile_for
@@ -116,7 +116,7 @@ def maps(images: Tensor, _ways: Tensor) -> dict[str, float]:
     for (kind, text), (seen, view) in product(chains.items(), views.items()):
         window = Window.of(images, view)
         pose = Space.of(text).sample(6, generator=torch.Generator().manual_seed(1))
-        through = pose.chain.inverse(pose.values, window.size)
+        through = pose.chain.inverse_matrix(pose.values, window.size)
         name = f"{kind}, {seen}"
         found |= compared(name, images, through, window, projective=kind == "projective")
         still = resample_black_bilinear(images, torch.eye(3).expand(2, 3, 3), window)

@@ -19,7 +19,7 @@ from upright.data import LabelledImages
 from upright.models import NETWORKS, network, network_forms
 from upright.train import Recipe, TrainedRun, train
 
-Plan = dict[int, Callable[[Tensor], Tensor]]
+Mishaps = dict[int, Callable[[Tensor], Tensor]]
 """What happens to the images of a training pass of a run, by its number, counted from 1."""
 
 
@@ -65,23 +65,23 @@ def tiny_recipe(**changes: Any) -> Recipe:
     return Recipe(**{**fields, **changes})
 
 
-class Planned(nn.Module):
-    """Passes images on, after what the plan has for this training pass; searches do not count."""
+class WithMishaps(nn.Module):
+    """Passes images on, after the mishap of this training pass, if any; searches do not count."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, mishaps: Mishaps) -> None:
         super().__init__()
-        self.plan, self.passes = plan, 0
+        self.mishaps, self.passes = mishaps, 0
 
     def forward(self, images: Tensor) -> Tensor:
         if not self.training:
             return images
         self.passes += 1
-        return self.plan.get(self.passes, lambda same: same)(images)
+        return self.mishaps.get(self.passes, lambda same: same)(images)
 
 
-def build_tiny(plan: Plan, dropout: str | None, *, classes: int, channels: int) -> nn.Module:
+def build_tiny(mishaps: Mishaps, dropout: str | None, *, classes: int, channels: int) -> nn.Module:
     return nn.Sequential(
-        Planned(plan),
+        WithMishaps(mishaps),
         nn.Conv2d(channels, 4, 3, padding=1, bias=False),
         nn.BatchNorm2d(4),
         nn.ReLU(),
@@ -92,17 +92,17 @@ def build_tiny(plan: Plan, dropout: str | None, *, classes: int, channels: int) 
     )
 
 
-def register_tiny(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Make ``tiny`` and ``tiny-dropout`` known for one test, and give the plan that they follow."""
+def register_tiny(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
+    """Make ``tiny`` and ``tiny-dropout`` known for one test, and give what is to happen to them."""
     network_forms()  # once all networks are known: those first met later would be lost again
     monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
-    plan: Plan = {}
-    network("tiny", r"tiny(-dropout)?")(partial(build_tiny, plan))
-    return plan
+    mishaps: Mishaps = {}
+    network("tiny", r"tiny(-dropout)?")(partial(build_tiny, mishaps))
+    return mishaps
 
 
 def sending(number: signal.Signals) -> Callable[[Tensor], Tensor]:
-    """An entry of a plan: the process gets a signal in the middle of a step."""
+    """A mishap: the process gets a signal in the middle of a step."""
 
     def send(images: Tensor) -> Tensor:
         signal.raise_signal(number)
@@ -112,7 +112,7 @@ def sending(number: signal.Signals) -> Callable[[Tensor], Tensor]:
 
 
 def fail(_images: Tensor) -> Tensor:
-    """An entry of a plan: the step does not come to its end."""
+    """A mishap: the step does not come to its end."""
     raise ZeroDivisionError
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import upright
-from bars import bars, trained_network
-from spaces import rigid, rigid_box
+from bar_images import bars, trained_network
+from rigid_spaces import rigid, rigid_box
 from upright import Attack, Pose, RandomSearch, Score, Space, WorstCase
 from upright.evaluation.question import Question
 from upright.integrations.measure import Measurement

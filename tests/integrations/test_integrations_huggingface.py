@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bars import bars, trained_network
-from spaces import rigid
+from bar_images import bars, trained_network
+from rigid_spaces import rigid
 from upright import evaluate
 
 transformers = pytest.importorskip("transformers", reason="the extra huggingface is not installed")

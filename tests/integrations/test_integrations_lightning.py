@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from bars import bars, trained_network
-from crew import Crew
-from spaces import rigid
+from bar_images import bars, trained_network
+from rank_pool import RankPool
+from rigid_spaces import rigid
 from upright import Normalised, evaluate
 from upright.integrations.measure import without_shares
 from upright.ranks import Ranks
@@ -295,8 +295,8 @@ def fit_as_a_rank(ranks: Ranks, folder: Path) -> tuple[Any, list[int]]:
 
 @pytest.mark.slow  # two processes import Lightning
 def test_devices_share_the_images_and_log_the_accuracy_of_all(tmp_path: Path) -> None:
-    with Crew(tmp_path) as crew:
-        (one, seen), (other, _) = crew.run(fit_as_a_rank, tmp_path)
+    with RankPool(tmp_path) as pool:
+        (one, seen), (other, _) = pool.run(fit_as_a_rank, tmp_path)
     assert one == other
     logged, expected = one
     assert logged == expected

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bars import bars, trained_network
+from bar_images import bars, trained_network
 from every_space import SEVERAL
-from spaces import rigid
+from rigid_spaces import rigid
 from upright import Normalised, SpatialPGD, evaluate
 
 torchmetrics = pytest.importorskip("torchmetrics")

@@ -12,10 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-import made_up_page as made_up
-from made_up import paper_recipe
+import made_up_report as made_up
+from made_up_records import paper_recipe
 from upright import evaluate, zoo
-from upright.cli import main
 from upright.data import load_data
 from upright.data.known import KNOWN
 from upright.evaluation import Oracle
@@ -25,7 +24,8 @@ from upright.paper import INVARIANCE
 from upright.paper.missing import missing_tasks
 from upright.paper.tables import fill_tables, select
 from upright.pose import Pose
-from upright.records import Record, from_json, read, to_json
+from upright.record_files import read
+from upright.records import Record, from_json, to_json
 from upright.report.comparable import comparable
 from upright.report.page.sheet import methods_sheet
 from upright.report.runs import group_runs
@@ -47,16 +47,9 @@ ASKED = ["--data", "glyphs", "--limit", "8", "--attack", "grid-3x3x3", "--device
 
 
 @pytest.fixture
-def upright(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def upright(upright):
     Path("own.py").write_text(MODELS)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+    return upright
 
 
 def test_a_model_of_one_s_own_reaches_tables_and_page(upright):

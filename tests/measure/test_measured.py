@@ -60,7 +60,7 @@ def test_a_model_by_name_a_run_and_a_task_have_one_record(folders):
     by_name = measure(load(str(path), DATA, question, device=CPU))
     finished = FinishedRun.open(path)
     (by_run,) = measure_run(finished, load_network(path), [GRID], precision="float32", device=CPU)
-    task = Task(recipe=finished.recipe, attacks=(GRID,))
+    task = Task(plan=finished.plan, attacks=(GRID,))
     (by_task,) = measure_task(task, Path("runs"), device=CPU)
     assert timeless(by_name.record) == timeless(by_run.record) == timeless(by_task)
     assert by_name.record is by_name.record  # all who keep it keep the same
@@ -78,7 +78,7 @@ def test_an_oracle_by_name_and_as_a_task_have_one_record(folders):
     by_name = measure_oracle(folders["loc"], str(folders["cls"]), DATA, **asked)
     recipes = [RunDirectory.open(folders[name]).recipe for name in ("loc", "cls")]
     both = Pair(locnet=recipes[0], classifier=recipes[1], oracle=True)
-    (by_task,) = measure_task(Task(recipe=both, attacks=(GRID,)), Path("runs"), device=CPU)
+    (by_task,) = measure_task(Task(plan=both, attacks=(GRID,)), Path("runs"), device=CPU)
     assert timeless(by_name.record) == timeless(by_task)
     assert by_task.is_oracle
     assert by_task.recipe_hash == both.hash

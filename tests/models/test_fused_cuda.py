@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from host_kernels import DEVICES, HostKernel, compiled, needs_compiler, on_cpu
-from interpreter import needs_interpreter, said_in_interpreter
+from triton_interpreter import needs_interpreter, said_in_interpreter
 from upright.models import build_network
 from upright.models.fused.fragments import as_fragments
 from upright.models.fused.nvrtc import source_of

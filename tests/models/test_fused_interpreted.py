@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interpreter import needs_interpreter, said_in_interpreter
+from triton_interpreter import needs_interpreter, said_in_interpreter
 
 
 @needs_interpreter

@@ -10,7 +10,7 @@ from upright.models import build_network
 from upright.models.group_conv import P4M, GroupConv
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
-from upright.train.weights import load_weights, model_tensors
+from upright.train.network import load_weights, model_tensors
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 

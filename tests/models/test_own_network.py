@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from tiny_runs import Call, colours, command_beside_colours, newest, save_as_npz
+from tiny_runs import Call, colours, newest, save_as_npz
 from upright import SuspiciousInput
 from upright.data import load_data
 from upright.factories import code_digest
-from upright.measure.record import digests_of
-from upright.records import read
+from upright.measure.measured import digests_of
+from upright.record_files import read
 from upright.train import Recipe, load_network, train, train_together
 from upright.train.network import build
 from upright.zoo import unpack
@@ -51,12 +51,9 @@ OPTIONS = ("--data", "npz:colours.npz", "--steps", 4, "--batch", 8, "--device", 
 
 
 @pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
-    call = command_beside_colours(tmp_path, monkeypatch, capsys)
+def upright(upright: Call) -> Call:
     Path("own.py").write_text(CODE)
-    return call
+    return upright
 
 
 @pytest.mark.parametrize("model", ["own.py:make", "own.py:Net", "mine.nets:Net"])

@@ -19,9 +19,9 @@ from upright.models import build_network
 from upright.models.coordinates import (
     Affine,
     Coordinates,
+    ImageForm,
     RotationScale,
     ScaleX,
-    Size,
     Translation,
 )
 from upright.models.etn import CentroidPredictor, centroid, circular_centroid
@@ -124,7 +124,7 @@ def test_an_identity_start_leaves_the_image_as_it_is_bit_for_bit(
     model, images = build(name, moved=False).eval(), noise(3, 3, *shape)
     maps = model.maps(images)
     assert maps.equal(torch.eye(3).expand(3, 3, 3))
-    points = Translation().points(Size.of(images))
+    points = Translation().points(ImageForm.of(images))
     assert resample(images, maps, points).equal(images)
     assert model(images).equal(model.classifier(model.standardise(images)))
 
@@ -147,8 +147,8 @@ def test_a_flat_heat_map_has_a_finite_slope() -> None:
 # --- coordinates ----------------------------------------------------------------------------------
 
 
-def square(side: int = 32) -> Size:
-    return Size(side, side, torch.device("cpu"), torch.float64)
+def square(side: int = 32) -> ImageForm:
+    return ImageForm(side, side, torch.device("cpu"), torch.float64)
 
 
 ALL = [Translation(), RotationScale(), ScaleX(), Affine()]
@@ -187,7 +187,7 @@ def test_a_map_of_k_steps_takes_each_point_to_the_one_k_steps_further(
 
 
 def test_radii_go_from_a_tenth_of_half_a_side_to_half_a_diagonal() -> None:
-    many = Size(4096, 8, torch.device("cpu"), torch.float64)
+    many = ImageForm(4096, 8, torch.device("cpu"), torch.float64)
     radius = RotationScale().points(many).norm(dim=0) / 2048
     assert radius.min().item() == pytest.approx(0.1, rel=1e-3)
     assert radius.max().item() == pytest.approx(math.sqrt(2), rel=1e-3)
@@ -276,7 +276,7 @@ def test_every_look_is_at_the_original_image() -> None:
 
 def test_affine_numbers_are_added_to_the_identity() -> None:
     numbers = torch.tensor([[0.1, 0.2, 0.5, 0.3, -0.4, -1.0]])
-    found = Affine().maps(numbers, Size(20, 32, torch.device("cpu"), torch.float32))
+    found = Affine().maps(numbers, ImageForm(20, 32, torch.device("cpu"), torch.float32))
     torch.testing.assert_close(
         found[0], torch.tensor([[1.1, 0.2, 8.0], [0.3, 0.6, -10.0], [0.0, 0.0, 1.0]])
     )
@@ -386,7 +386,7 @@ def test_half_precision_keeps_the_place_of_every_pixel(name: str) -> None:
     model, images = build(name, moved=False).eval(), noise(2, 3, 28, 28)
     with torch.autocast("cpu", torch.bfloat16):
         assert model.maps(images).equal(torch.eye(3).expand(2, 3, 3))
-        moved = resample(images, model.maps(images), Translation().points(Size.of(images)))
+        moved = resample(images, model.maps(images), Translation().points(ImageForm.of(images)))
         logits = model(images)
     assert moved.equal(images)
     torch.testing.assert_close(logits.float(), model(images), rtol=0.05, atol=0.05)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import upright
+from noting_model import CLASSES, IMAGES, LABELS, SEARCHES, NotingModel
 from upright import Normalised, SuspiciousInput, evaluate
 from upright.objective import LossTerms, RegularizedLoss
-from witness import CLASSES, IMAGES, LABELS, SEARCHES, Witness
 
 EVERY = ["std", "std*", *SEARCHES, "ALP(nat, grid-2x1x2)"]
 
@@ -28,13 +28,13 @@ def step(
     text: str = "KL(rob, Wo-2)",
     **options: Any,
 ) -> LossTerms:
-    terms: LossTerms = RegularizedLoss(text, **options)(model or Witness(), images, labels)
+    terms: LossTerms = RegularizedLoss(text, **options)(model or NotingModel(), images, labels)
     return terms
 
 
 @pytest.mark.parametrize("text", EVERY)
 def test_good_input_passes_without_a_warning(text: str) -> None:
-    loss, model = RegularizedLoss(text), Witness()
+    loss, model = RegularizedLoss(text), NotingModel()
     for _ in range(3):
         loss(model, IMAGES, LABELS).total.backward()
 
@@ -75,7 +75,7 @@ class TestWhatCannotBeRight:
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_logits_that_are_no_numbers(self, value: float) -> None:
-        model = Witness()
+        model = NotingModel()
         with pytest.raises(ValueError, match="NaN or infinite logits; check its weights"):
             step(model=lambda images: model(images) + value - value)
 
@@ -89,7 +89,7 @@ class TestWhatCannotBeRight:
     @pytest.mark.parametrize("text", EVERY)
     def test_a_grey_network_on_colour_images(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"takes images of 1 channel, but these have 2; wrap"):
-            step(model=Witness(channels=1), text=text)
+            step(model=NotingModel(channels=1), text=text)
 
     @pytest.mark.parametrize("text", EVERY)
     @pytest.mark.parametrize("shape", [(CLASSES - 1,), (1, CLASSES)])
@@ -99,7 +99,7 @@ class TestWhatCannotBeRight:
             step(text=text, criterion=criterion)
 
     def test_it_is_looked_for_in_later_batches_on_a_cpu(self) -> None:
-        loss, model = RegularizedLoss("std*"), Witness()
+        loss, model = RegularizedLoss("std*"), NotingModel()
         loss(model, IMAGES, LABELS)
         with pytest.raises(ValueError, match="labels reach from 1 to 5"):
             loss(model, IMAGES, LABELS + 1)
@@ -107,7 +107,7 @@ class TestWhatCannotBeRight:
             loss(model, IMAGES - 0.5, LABELS)
 
     def test_logits_are_looked_at_until_they_were_good_once(self) -> None:
-        loss, model = RegularizedLoss("std"), Witness()
+        loss, model = RegularizedLoss("std"), NotingModel()
         for _ in range(2):
             with pytest.raises(ValueError, match="NaN or infinite"):
                 loss(lambda images: model(images) * torch.nan, IMAGES, LABELS)
@@ -133,7 +133,7 @@ class TestWhatIsSuspicious:
     def test_images_that_a_loader_normalised_and_how_to_go_on(self) -> None:
         """What the warning says to write is Python, and is not warned of."""
         mean, std = [0.4, 0.5], [0.2, 0.3]
-        network: nn.Module = Witness()
+        network: nn.Module = NotingModel()
         own = Normalised(network, mean, std)
         images = (IMAGES - own.mean) / own.std
         with pytest.warns(SuspiciousInput, match=r"move the normalisation") as caught:
@@ -146,7 +146,7 @@ class TestWhatIsSuspicious:
 
     @pytest.mark.parametrize("text", EVERY)
     def test_outputs_that_look_like_probabilities(self, text: str) -> None:
-        model, loss = nn.Sequential(Witness(), nn.Softmax(1)), RegularizedLoss(text)
+        model, loss = nn.Sequential(NotingModel(), nn.Softmax(1)), RegularizedLoss(text)
         with pytest.warns(SuspiciousInput, match="look like probabilities; return logits, before"):
             loss(model, IMAGES, LABELS)
         loss(model, IMAGES, LABELS)  # said once
@@ -167,7 +167,7 @@ class TestWhatIsSuspicious:
     ids=["0 to 255", "softmax", "labels from 1"],
 )
 def test_the_words_are_those_of_an_evaluation(images: Tensor, labels: Tensor, model: Any) -> None:
-    network = Witness().eval() if model is None else model(Witness()).eval()
+    network = NotingModel().eval() if model is None else model(NotingModel()).eval()
     asked = [
         lambda: step(images, labels, network, "std"),
         lambda: evaluate(network, (images, labels), attacks=[]),
@@ -194,7 +194,7 @@ WITHOUT_CLIMBS = [text for text in EVERY if "S-PGD" not in text]
 
 def without_values(loss: RegularizedLoss, labels: Tensor = LABELS) -> LossTerms:
     """Take a step with tensors that have a shape and no values: a look at one is an error."""
-    model = Witness().to("meta")
+    model = NotingModel().to("meta")
     terms: LossTerms = loss(model, IMAGES.to("meta"), labels.to("meta"))
     terms.total.backward()
     return terms
@@ -206,7 +206,7 @@ def test_later_batches_on_another_device_than_a_cpu_are_judged_by_their_shapes(
     text: str, labels: Tensor
 ) -> None:
     loss = RegularizedLoss(text, generator=torch.Generator().manual_seed(0))
-    loss(Witness(), IMAGES, labels)
+    loss(NotingModel(), IMAGES, labels)
     without_values(loss, labels)
     with pytest.raises(ValueError, match="3 images need 3"):
         without_values(loss, labels[:2])
@@ -234,7 +234,7 @@ class ImageClassifier(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.network = Witness()
+        self.network = NotingModel()
 
     def forward(self, pixel_values: Tensor) -> ModelOutput:
         return ModelOutput(self.network(pixel_values))
@@ -244,7 +244,7 @@ class ImageClassifier(nn.Module):
 def test_a_model_that_answers_as_hugging_faces_do_is_trained_as_any_other(text: str) -> None:
     batch = {"pixel_values": IMAGES, "labels": LABELS}
     found = {}
-    for kind, model in (("plain", Witness()), ("wrapped", ImageClassifier())):
+    for kind, model in (("plain", NotingModel()), ("wrapped", ImageClassifier())):
         torch.manual_seed(0)
         terms = RegularizedLoss(text)(model, batch["pixel_values"], batch["labels"])
         terms.total.backward()
@@ -271,7 +271,7 @@ def test_a_model_gets_images_in_the_dtype_of_its_weights(text: str, dtype: torch
     """As in an evaluation: after the warp, and found out once."""
     found, asked = [], []
     for wraps in (False, True):
-        network = Witness().to(dtype)
+        network = NotingModel().to(dtype)
         model = (lambda images, own=network: own(images.to(dtype))) if wraps else network
         network.eval()
         torch.manual_seed(0)
@@ -290,7 +290,7 @@ def test_a_model_that_takes_images_as_they_are_gets_them_so() -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.network, self.seen = Witness().bfloat16(), set[torch.dtype]()
+            self.network, self.seen = NotingModel().bfloat16(), set[torch.dtype]()
 
         def forward(self, images: Tensor) -> Tensor:
             self.seen.add(images.dtype)
@@ -298,14 +298,14 @@ def test_a_model_that_takes_images_as_they_are_gets_them_so() -> None:
             return answer
 
     loss, careful = RegularizedLoss("KL(rob, Wo-2)"), Careful()
-    loss(Witness().bfloat16(), IMAGES, LABELS)  # what is known of one says nothing of another
+    loss(NotingModel().bfloat16(), IMAGES, LABELS)  # what is known of one says nothing of another
     loss(careful, IMAGES, LABELS)
     assert careful.seen == {torch.float32}
 
 
 def test_a_loss_that_has_asked_may_be_saved_whole() -> None:
     loss = RegularizedLoss("KL(rob, Wo-2)")
-    loss(Witness().double(), IMAGES, LABELS)
+    loss(NotingModel().double(), IMAGES, LABELS)
     twin = pickle.loads(pickle.dumps(loss))
-    model = Witness().double().eval()
+    model = NotingModel().double().eval()
     assert twin(model, IMAGES, LABELS).total == loss(model, IMAGES, LABELS).total

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from noting_model import CLASSES, COUNT, IMAGES, LABELS, NotingModel
 from upright.objective import LossTerms, RegularizedLoss
 from upright.warp import warp
-from witness import CLASSES, COUNT, IMAGES, LABELS, Witness
 
 WEIGHT = torch.tensor([0.5, 2.0, 0.1, 1.0, 3.0], dtype=torch.float64)
 SOFT = torch.rand(COUNT, CLASSES, generator=torch.Generator().manual_seed(2)).double().softmax(1)
@@ -67,7 +67,7 @@ def test_values_and_gradients_are_those_of_the_formula(case: str, text: str) -> 
 
 
 def gradients(text: str, criterion: Any, labels: Tensor) -> tuple[LossTerms, tuple[Tensor, ...]]:
-    model = Witness().double().eval()
+    model = NotingModel().double().eval()
     torch.manual_seed(0)
     loss = RegularizedLoss(text, criterion=criterion)
     terms: LossTerms = loss(model, IMAGES.double(), labels)
@@ -78,7 +78,7 @@ def by_definition(
     text: str, cost: Losses, terms: LossTerms, labels: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The objective at the poses that were found, one call of the model for each part."""
-    objective, model = RegularizedLoss(text).objective, Witness().double().eval()
+    objective, model = RegularizedLoss(text).objective, NotingModel().double().eval()
     copies = IMAGES.double().repeat(objective.draws, 1, 1, 1)
     targets = labels.repeat(objective.draws, *[1] * (labels.ndim - 1))
     natural = model(IMAGES.double())
@@ -96,7 +96,7 @@ def by_definition(
 @pytest.mark.parametrize("case", CASES)
 def test_the_search_maximises_the_loss_of_each_image(case: str) -> None:
     criterion, labels, smoothing, weight = CASES[case]
-    model = Witness().double().eval()
+    model = NotingModel().double().eval()
     loss = RegularizedLoss("AT(rob, grid-3x1x5)", criterion=criterion)
     pose = loss(model, IMAGES.double(), labels).poses["cross-entropy"]
     grid = loss.space.grid((3, 1, 5))
@@ -129,7 +129,7 @@ def test_a_criterion_of_ones_own_is_searched_and_averaged(text: str) -> None:
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_torchs_criterion_is_reduced_as_it_says(reduction: str) -> None:
-    criterion, model = nn.CrossEntropyLoss(reduction=reduction), Witness().eval()
+    criterion, model = nn.CrossEntropyLoss(reduction=reduction), NotingModel().eval()
     terms = RegularizedLoss("std", criterion=criterion)(model, IMAGES, LABELS)
     assert torch.equal(terms.total, criterion(model(IMAGES), LABELS).mean())
 
@@ -160,7 +160,7 @@ def test_a_criterion_that_gives_no_loss_for_each_image_is_refused(
         ValueError,
         match=rf"one loss for each of 3 images, but gave {gave}; give it reduction='none'",
     ):
-        RegularizedLoss("std", criterion=criterion)(Witness(), IMAGES, LABELS)
+        RegularizedLoss("std", criterion=criterion)(NotingModel(), IMAGES, LABELS)
 
 
 def test_what_the_labels_are_a_criterion_of_ones_own_knows() -> None:
@@ -168,27 +168,27 @@ def test_what_the_labels_are_a_criterion_of_ones_own_knows() -> None:
         return F.binary_cross_entropy_with_logits(logits[:, 0], labels, reduction="none")
 
     loss = RegularizedLoss("KL(mix, Wo-2)", criterion=binary)
-    terms = loss(Witness(), IMAGES, torch.tensor([0.0, 1.0, 1.0]))
+    terms = loss(NotingModel(), IMAGES, torch.tensor([0.0, 1.0, 1.0]))
     assert terms.total.isfinite()
     with pytest.raises(ValueError, match=r"3 images need as many labels, but have shape \(2,\)"):
-        loss(Witness(), IMAGES, torch.tensor([0.0, 1.0]))
+        loss(NotingModel(), IMAGES, torch.tensor([0.0, 1.0]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("text", OBJECTIVES)
 def test_one_hot_rows_are_class_numbers(text: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    expected = RegularizedLoss(text)(Witness().eval(), IMAGES, LABELS)
+    expected = RegularizedLoss(text)(NotingModel().eval(), IMAGES, LABELS)
     torch.manual_seed(0)
     one_hot = F.one_hot(LABELS, CLASSES).to(dtype)
-    found = RegularizedLoss(text)(Witness().eval(), IMAGES, one_hot)
+    found = RegularizedLoss(text)(NotingModel().eval(), IMAGES, one_hot)
     torch.testing.assert_close(found.total, expected.total)
     assert found.natural_accuracy == expected.natural_accuracy
     assert found.transformed_accuracy == expected.transformed_accuracy
 
 
 def test_of_a_soft_label_the_largest_class_is_the_right_one() -> None:
-    model = Witness().eval()
+    model = NotingModel().eval()
     answers = model(IMAGES).argmax(1)
     right = F.one_hot(answers, CLASSES) * 0.5 + 0.1
     wrong = F.one_hot((answers + 1) % CLASSES, CLASSES) * 0.5 + 0.1
@@ -211,7 +211,7 @@ def test_class_weights_move_with_the_loss() -> None:
 def test_images_to_ignore_are_as_if_they_were_not_there(
     text: str, criterion: Any, ignored: int
 ) -> None:
-    model = Witness().double().eval()
+    model = NotingModel().double().eval()
     answers = model(IMAGES.double()).argmax(1)
     labels = torch.stack((answers[0], torch.tensor(ignored), (answers[2] + 1) % CLASSES))
     torch.manual_seed(0)
@@ -230,7 +230,7 @@ def test_images_to_ignore_are_as_if_they_were_not_there(
 
 
 def test_the_penalty_needs_no_label() -> None:
-    model, none = Witness().double().eval(), torch.full_like(LABELS, -100)
+    model, none = NotingModel().double().eval(), torch.full_like(LABELS, -100)
     penalties = []
     for labels in (LABELS, none):
         torch.manual_seed(0)
@@ -247,11 +247,11 @@ def test_other_numbers_than_the_ignored_one_are_out_of_range(label: int) -> None
     labels = torch.tensor([255, label, 1])
     reach = f"from {min(label, 1)} to {max(label, 1)}, but the model has 5 outputs"
     with pytest.raises(ValueError, match=reach):
-        loss(Witness(), IMAGES, labels)
+        loss(NotingModel(), IMAGES, labels)
 
 
 def test_how_many_images_are_ignored_is_not_looked_at() -> None:
     """Tensors without values, as later batches on a GPU should seem to be."""
     loss = RegularizedLoss("KL(mix, Wo-2)", generator=torch.Generator(), check=False)
-    terms = loss(Witness().to("meta"), IMAGES.to("meta"), LABELS.to("meta"))
+    terms = loss(NotingModel().to("meta"), IMAGES.to("meta"), LABELS.to("meta"))
     assert terms.transformed_accuracy.is_meta

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from noting_model import COUNT, IMAGES, LABELS, NotingModel
 from upright import tiles
 from upright.objective import LossTerms, RegularizedLoss, loss, search
 from upright.tiles import Room
-from witness import COUNT, IMAGES, LABELS, Witness
 
 SEARCHES = [
     "AT(rob, Wo-4)",
@@ -23,8 +23,8 @@ SEARCHES = [
 ]
 
 
-def step(text: str, model: Witness | None = None) -> tuple[Witness, LossTerms]:
-    model = Witness().double() if model is None else model
+def step(text: str, model: NotingModel | None = None) -> tuple[NotingModel, LossTerms]:
+    model = NotingModel().double() if model is None else model
     torch.manual_seed(0)  # of the dropout in the training pass
     generator = torch.Generator().manual_seed(0)
     terms = RegularizedLoss(text, generator=generator)(model, IMAGES.double(), LABELS)
@@ -83,7 +83,7 @@ def test_the_bound_is_one_of_pixels(size: int) -> None:
     assert 8 <= room.batch_size <= max(8, 2048 * 32 * 32 // size**2)
 
 
-class Small(Witness):
+class Small(NotingModel):
     """A network on a machine that has room for few images in a search."""
 
     def __init__(self, fits: int, *, also_in_training: bool = False) -> None:
@@ -116,6 +116,6 @@ def test_a_training_pass_that_does_not_fit_is_an_error() -> None:
 
 
 def test_what_a_graph_records_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "is_recording", lambda: True)
+    monkeypatch.setattr(tiles, "is_capturing", lambda: True)
     with pytest.raises(torch.OutOfMemoryError):
         step("AT(rob, Wo-4)", Small(fits=4))

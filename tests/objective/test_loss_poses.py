@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from noting_model import IMAGES, LABELS, NotingModel
 from upright import Objective, SuspiciousInput
 from upright.objective import LocNet, LocNetLoss, RegularizedLoss
-from witness import IMAGES, LABELS, Witness
 
 RANDOM = ["std*", "AT(rob, Wo-4)", "L2(rob, S-PGD)"]
 
@@ -100,17 +100,17 @@ def test_a_loss_that_has_drawn_nothing_takes_the_seed_of_the_loop_that_loads_it(
 
 
 def test_a_state_is_tensors_and_a_module_that_holds_the_loss_holds_it_too() -> None:
-    module = nn.ModuleDict({"network": Witness(), "loss": seeded("std*", 1)})
+    module = nn.ModuleDict({"network": NotingModel(), "loss": seeded("std*", 1)})
     poses(module["loss"])
     state = module.state_dict()
     assert all(isinstance(value, Tensor) for value in state.values())
-    other = nn.ModuleDict({"network": Witness(), "loss": seeded("std*", 2)})
+    other = nn.ModuleDict({"network": NotingModel(), "loss": seeded("std*", 2)})
     other.load_state_dict(state)
     assert poses(other["loss"]) == poses(module["loss"])
 
 
 def test_a_checkpoint_of_before_poses_were_kept_is_still_read() -> None:
-    module = nn.ModuleDict({"network": Witness(), "loss": seeded("std*", 1)})
+    module = nn.ModuleDict({"network": NotingModel(), "loss": seeded("std*", 1)})
     state = {name: value for name, value in module.state_dict().items() if "network" in name}
     module.load_state_dict(state)
     assert poses(module["loss"]) == poses(seeded("std*", 1))

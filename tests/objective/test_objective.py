@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from noting_model import CLASSES, COUNT, IMAGES, LABELS, SEARCHES, NotingModel
 from upright.attacks import Attack, Score, WorstCase
 from upright.objective import Objective, RegularizedLoss
 from upright.pose import Pose
 from upright.space import Space
 from upright.warp import Fill, Interpolation, warp
-from witness import CLASSES, COUNT, IMAGES, LABELS, SEARCHES, Witness
 
 # --- forward passes -------------------------------------------------------------------------------
 
@@ -38,7 +38,7 @@ PASSES = {
 def test_every_objective_takes_the_forward_passes_of_the_table(
     name: str, batch: str, definition: str, draws: int
 ) -> None:
-    model = Witness()
+    model = NotingModel()
     RegularizedLoss(f"{name}({batch}, {definition}×{draws})")(model, IMAGES, LABELS)
     original, searches, original_trained, moved_trained = PASSES[name, batch]
     searched = {
@@ -66,7 +66,7 @@ def test_every_objective_takes_the_forward_passes_of_the_table(
     ],
 )
 def test_forward_passes_for_three_images(text: str, search: int, training: int) -> None:
-    model = Witness()
+    model = NotingModel()
     RegularizedLoss(text)(model, IMAGES, LABELS)
     assert sum(len(batch) for batch in model.seen) == search + training
     assert len(model.seen[-1]) == training
@@ -74,7 +74,7 @@ def test_forward_passes_for_three_images(text: str, search: int, training: int) 
 
 @pytest.mark.parametrize("text", SEARCHES)
 def test_the_search_runs_in_evaluation_mode_and_one_call_trains(text: str) -> None:
-    model = Witness()
+    model = NotingModel()
     RegularizedLoss(text)(model, IMAGES, LABELS)
     *search, training = model.modes
     assert len(search) >= 1
@@ -83,7 +83,7 @@ def test_the_search_runs_in_evaluation_mode_and_one_call_trains(text: str) -> No
 
 
 def test_originals_come_first_in_the_one_batch_of_the_training_pass() -> None:
-    model = Witness()
+    model = NotingModel()
     terms = RegularizedLoss("KL(mix, Wo-5×2)")(model, IMAGES, LABELS)
     moved = [warp(IMAGES.repeat(2, 1, 1, 1), pose) for pose in terms.poses.values()]
     assert len(moved) == 2
@@ -98,7 +98,7 @@ def test_originals_come_first_in_the_one_batch_of_the_training_pass() -> None:
 def test_search_and_training_pass_move_images_in_the_same_way(
     fill: Fill, interpolation: Interpolation
 ) -> None:
-    model = Witness()
+    model = NotingModel()
     loss = RegularizedLoss("AT(rob, Wo-2)", fill=fill, interpolation=interpolation)
     (pose,) = loss(model, IMAGES, LABELS).poses.values()
     tried, trained = model.seen
@@ -108,7 +108,7 @@ def test_search_and_training_pass_move_images_in_the_same_way(
 
 
 def test_accuracies_and_losses_are_those_of_the_training_pass() -> None:
-    model = Witness()
+    model = NotingModel()
     for text in ("KL(mix, Wo-3×2)", "KL(nat, Wo-3×2)"):
         terms = RegularizedLoss(text)(model, IMAGES, LABELS)
         natural, moved = model.answers[-1][:COUNT], model.answers[-1][COUNT : 3 * COUNT]
@@ -130,7 +130,7 @@ def test_accuracies_and_losses_are_those_of_the_training_pass() -> None:
     ],
 )
 def test_terms_that_were_not_needed_are_none(text: str, missing: set[str]) -> None:
-    terms = RegularizedLoss(text)(Witness(), IMAGES, LABELS)
+    terms = RegularizedLoss(text)(NotingModel(), IMAGES, LABELS)
     assert {name for name, value in vars(terms).items() if value is None} == missing
 
 
@@ -144,7 +144,7 @@ def test_repr_says_what_is_minimised() -> None:
 @pytest.mark.parametrize("text", ["std", "std*", *SEARCHES])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_losses_are_in_float32_at_least(text: str, dtype: torch.dtype) -> None:
-    model = Witness().to(dtype)
+    model = NotingModel().to(dtype)
     terms = RegularizedLoss(text)(model, IMAGES.to(dtype), LABELS)
     assert terms.total.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     terms.total.backward()
@@ -189,7 +189,7 @@ class Nudge(Attack):
 
 
 def test_an_attack_of_ones_own_is_used_like_the_others() -> None:
-    model = Witness().eval()
+    model = NotingModel().eval()
     objective = replace(Objective.parse("ALP(mix, rnd)"), attack=Nudge())
     terms = RegularizedLoss(objective)(model, IMAGES, LABELS)
     left, right = (

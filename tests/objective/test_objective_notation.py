@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upright.attacks import Attack, GridSearch, RandomSearch, RefiningSearch, SpatialPGD
-from upright.objective import Batch, Objective, Target, grammar
+from upright.objective import BatchType, Objective, Target, grammar
 from upright.penalties import KL, L2, Penalty
 
 NAMES = ["AT", "L2", "KL", "ALP", "KL-C"]
 TARGETS: tuple[Target, ...] = get_args(Target)
-BATCHES: tuple[Batch, ...] = get_args(Batch)
+BATCHES: tuple[BatchType, ...] = get_args(BatchType)
 
 numbers = st.floats(0, 1e30, allow_nan=False)
 counts = st.integers(1, 40)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from paper_objective import LIMITS, Expected, Method, Wanted, draw, reference
-from spaces import rigid_box
+from objective_reference import LIMITS, Expected, Method, Wanted, draw, reference
+from rigid_spaces import rigid_box
 from upright.objective import LossTerms, Objective, RegularizedLoss, Target
 from upright.pose import Pose
 from upright.space import Space

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spaces import rigid_box
+from noting_model import COUNT, IMAGES, LABELS, SEARCHES, NotingModel
+from rigid_spaces import rigid_box
 from upright.objective import Objective, RegularizedLoss, evaluation_mode
-from witness import COUNT, IMAGES, LABELS, SEARCHES, Witness
 
 # --- what a search leaves untouched ---------------------------------------------------------------
 
 
-def mixed() -> Witness:
+def mixed() -> NotingModel:
     """Make a model with parts in either mode, one frozen weight, and gradients of a past step."""
-    model = Witness()
+    model = NotingModel()
     model.dropout.eval()
     model.linear.weight.requires_grad_(False)
     model.conv.weight.grad = torch.full_like(model.conv.weight, 7.0)
@@ -65,7 +65,7 @@ def test_a_search_that_fails_leaves_no_trace(text: str, call: int) -> None:
 
 
 def test_dropout_draws_nothing_in_a_search() -> None:
-    model, other = Witness(), Witness()
+    model, other = NotingModel(), NotingModel()
     start = torch.get_rng_state()
     RegularizedLoss("KL(mix, Wo-4)")(model, IMAGES, LABELS)
     after = torch.get_rng_state()
@@ -84,7 +84,7 @@ def test_evaluation_mode_gives_each_part_its_own_mode_back() -> None:
 
 def test_images_and_labels_are_not_written_to() -> None:
     copies = copy.deepcopy((IMAGES, LABELS))
-    RegularizedLoss("L2(mix, S-PGD×2)")(Witness(), IMAGES, LABELS)
+    RegularizedLoss("L2(mix, S-PGD×2)")(NotingModel(), IMAGES, LABELS)
     assert torch.equal(IMAGES, copies[0])
     assert torch.equal(LABELS, copies[1])
 
@@ -95,7 +95,7 @@ def test_images_and_labels_are_not_written_to() -> None:
 def poses(
     loss: RegularizedLoss, images: Tensor = IMAGES, model: nn.Module | None = None
 ) -> list[Any]:
-    found = loss(model or Witness(), images, LABELS).poses
+    found = loss(model or NotingModel(), images, LABELS).poses
     return [(target, pose.values.tolist()) for target, pose in found.items()]
 
 
@@ -116,7 +116,7 @@ def test_the_generator_alone_decides_the_draws(text: str) -> None:
 def test_poses_lie_in_the_space_one_for_each_draw_of_each_image(text: str) -> None:
     space = rigid_box(max_dx=0.5, max_dy=1.0, max_angle=7.0)
     objective = Objective.parse(text)
-    found = RegularizedLoss(objective, space)(Witness(), IMAGES, LABELS).poses
+    found = RegularizedLoss(objective, space)(NotingModel(), IMAGES, LABELS).poses
     assert tuple(found) == objective.targets
     for pose in found.values():
         assert pose.shape == (COUNT * objective.draws,)
@@ -125,7 +125,7 @@ def test_poses_lie_in_the_space_one_for_each_draw_of_each_image(text: str) -> No
 
 @pytest.mark.parametrize("definition", ["grid-1x1x1", "grid-3x1x1"])
 def test_a_grid_too_gives_one_pose_for_each_draw_of_each_image(definition: str) -> None:
-    found = RegularizedLoss(f"ALP(rob, {definition}×2)")(Witness(), IMAGES, LABELS).poses
+    found = RegularizedLoss(f"ALP(rob, {definition}×2)")(NotingModel(), IMAGES, LABELS).poses
     assert found["cross-entropy"].shape == (2 * COUNT,)
 
 
@@ -169,7 +169,7 @@ def test_images_that_were_made_in_inference_mode_are_climbed_outside_of_it() -> 
 
 def test_a_model_that_was_made_in_inference_mode_cannot_be_climbed() -> None:
     with torch.inference_mode():
-        model = Witness()
+        model = NotingModel()
     with pytest.raises(ValueError, match=r"s-pgd needs the gradient .*make it outside of that"):
         RegularizedLoss("AT(rob, S-PGD)")(model, IMAGES, LABELS)
     assert all(part.requires_grad for part in model.parameters())

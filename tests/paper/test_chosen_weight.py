@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.paper import INVARIANCE, paper_method, wanted
 from upright.paper.cells import by_recipe
 from upright.paper.tables import fill_tables, select
-from upright.records import read
+from upright.record_files import read
 from upright.report.compare import estimate
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Estimate

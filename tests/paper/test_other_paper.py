@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from made_up import EVALUATION, made_up_record
+from made_up_records import EVALUATION, made_up_record
 from upright import Space
 from upright.evaluation import Question
 from upright.measure.run import questions_of
@@ -133,7 +133,7 @@ def test_only_what_was_asked_as_it_asks_fills_its_cells(changes):
 def test_what_is_missing_is_asked_in_its_space():
     needs = table_needs(TURNS, TURNS.layouts)
     first, second = missing_tasks(TURNS, needs, [], seeds=1)
-    assert (first.recipe, second.recipe) == (PLAIN, WORST)
+    assert (first.plan, second.plan) == (PLAIN, WORST)
     assert first.attacks == second.attacks == ("grid-7",)
     (asked,) = questions_of(PLAIN, first.attacks, "float32", question=first.question)
     assert evaluated_as_in_the_paper(TURNS, asked.for_record())

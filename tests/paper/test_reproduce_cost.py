@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective, parse_objective
 from upright.paper.cells import with_run
 from upright.paper.cost import cost_of, passes_of_a_step, usual_hardware
@@ -22,7 +22,7 @@ WORST = made_up_record(paper_recipe("cifar10", "AT(rob, Wo-10)"), GRID, train_se
 
 def task(objective, **changes):
     attacks = changes.pop("attacks", ("grid-775",))
-    return Task(recipe=paper_recipe("cifar10", objective, **changes), attacks=attacks)
+    return Task(plan=paper_recipe("cifar10", objective, **changes), attacks=attacks)
 
 
 def test_the_same_method_on_the_same_hardware_is_measured():
@@ -62,7 +62,7 @@ def test_other_methods_are_extrapolated_from_runs_that_trained_alone_where_there
 def test_nothing_is_guessed_from_another_precision():
     half = task("std*", precision="bfloat16")
     assert (cost_of(half, [STAR], GPU).train, cost_of(half, [STAR], GPU).basis) == (None, "unknown")
-    record = made_up_record(half.recipe, GRID, train_seconds=40.0, evaluate_seconds=5.0)
+    record = made_up_record(half.plan, GRID, train_seconds=40.0, evaluate_seconds=5.0)
     cost = cost_of(half, [STAR, replace(record, evaluation={"precision": "float16"})], GPU)
     assert (cost.train, cost.evaluate, cost.basis) == (40.0, 5.0, "measured")
     cost = cost_of(half, [STAR, record], GPU)  # as `upright evaluate` does it: in float32

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import upright
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.attacks import parse_attack
 from upright.models import build_network
 from upright.objective import Objective, parse_objective
@@ -263,14 +263,14 @@ def test_what_is_recorded_is_not_missing():
     needs = table_needs(INVARIANCE, layouts)
     recipe = paper_recipe("cifar10", "ALP(mix, Wo-10)")
     (task,) = missing_tasks(INVARIANCE, needs, [], seeds=1)
-    assert (task.recipe, task.attacks) == (recipe, ("grid-775", "grid-7500"))
+    assert (task.plan, task.attacks) == (recipe, ("grid-775", "grid-7500"))
     coarse = made_up_record(replace(recipe, precision="bfloat16"), GRID)
     (task,) = missing_tasks(INVARIANCE, needs, [coarse], seeds=1)
     assert task.attacks == ("grid-7500",)
     fine = made_up_record(recipe, {"nat": 0.9, "grid-7500": 0.6})
     assert missing_tasks(INVARIANCE, needs, [coarse, fine], seeds=1) == ()
     (task,) = missing_tasks(INVARIANCE, needs, [coarse, fine], seeds=2, precision="bfloat16")
-    assert task.recipe == replace(recipe, seed=1, precision="bfloat16")
+    assert task.plan == replace(recipe, seed=1, precision="bfloat16")
 
 
 def test_a_record_on_other_data_or_of_another_evaluation_leaves_a_metric_missing():
@@ -299,10 +299,10 @@ def test_a_metric_that_tables_and_figures_need_is_measured_once():
 
 def test_tables_share_their_runs_and_every_method_s_first_seed_comes_first():
     tasks = missing_tasks(INVARIANCE, table_needs(INVARIANCE, select(INVARIANCE)), [], seeds=3)
-    runs = [task.recipe for task in tasks]
+    runs = [task.plan for task in tasks]
     assert len(set(runs)) == len(runs)
     assert [run.main.seed for run in runs] == sorted(run.main.seed for run in runs)
-    (both,) = [task for task in tasks if task.recipe == paper_recipe("svhn", "ALP(mix, S-PGD)")]
+    (both,) = [task for task in tasks if task.plan == paper_recipe("svhn", "ALP(mix, S-PGD)")]
     assert both.attacks == ("grid-775", "s-pgd")  # of compareadv3 and fo_supp
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from tiny_sets import tiny
 from upright import Pose, evaluate
 from upright.cli import main
@@ -18,13 +18,12 @@ from upright.data import load_data, store
 from upright.data.known import CIFAR10
 from upright.evaluation import Oracle, Question
 from upright.measure import FinishedRun, record_of
-from upright.measure.results import Results
 from upright.paper import INVARIANCE, paper_method, reported, wanted, with_reported
 from upright.paper.cost import cost_of, timed
 from upright.paper.missing import missing_tasks, undone
 from upright.paper.needs import table_needs
 from upright.paper.tables import fill_tables, select
-from upright.records import append, read
+from upright.record_files import RecordFolder, append, read
 from upright.report.comparable import comparable, comparable_times
 from upright.report.runs import group_runs
 from upright.train import Pair
@@ -85,7 +84,7 @@ def test_a_record_of_a_pair_fills_its_own_column_and_no_other(method):
         for cell in table.cells
     ]
     assert sum(cell.measured is not None for cell in every) == 2
-    assert undone(INVARIANCE, [Task(recipe=paper_pair(method, seed=2))], [record]) == ()
+    assert undone(INVARIANCE, [Task(plan=paper_pair(method, seed=2))], [record]) == ()
 
 
 def test_a_record_of_the_classifier_alone_fills_no_cell_of_the_pair():
@@ -103,8 +102,8 @@ def test_a_pair_is_in_nothing_that_tells_of_its_classifier(method):
     both = [made_up_record(pair.classifier, GRID), pair_record(pair)]
     assert comparable(both) == comparable_times(both) == timed(INVARIANCE, both) == (both[0],)
     assert comparable(both[1:]) == timed(INVARIANCE, both[1:]) == ()
-    assert undone(INVARIANCE, [Task(recipe=pair.classifier)], both[1:]) == (
-        Task(recipe=pair.classifier),
+    assert undone(INVARIANCE, [Task(plan=pair.classifier)], both[1:]) == (
+        Task(plan=pair.classifier),
     )
     assert both[0].key != both[1].key
     with pytest.raises(ValueError, match="a recipe has no classifier, locnet, oracle"):
@@ -262,7 +261,7 @@ def test_what_is_no_pair_is_named_and_fills_nothing(damage, message):
 
 def test_a_pair_takes_both_trainings_and_twice_the_evaluation():
     star = made_up_record(paper_recipe("cifar10", "std*"), GRID, train_seconds=160.0)
-    task, pair = Task(recipe=paper_pair()), paper_pair()
+    task, pair = Task(plan=paper_pair()), paper_pair()
     cost = cost_of(task, [star], "made-up GPU")
     # A LocNet's step has as many passes as one of std*.
     assert (cost.train, cost.evaluate, cost.basis) == (320.0, 40.0, "extrapolated")
@@ -273,8 +272,8 @@ def test_a_pair_takes_both_trainings_and_twice_the_evaluation():
 def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
-    Results(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
-    monkeypatch.setattr("upright.measure.results.CHECKOUT", tmp_path)  # no records of ours
+    RecordFolder(Path("results")).add(made_up_record(paper_recipe("cifar10", "std*"), GRID))
+    monkeypatch.setattr("upright.record_files.CHECKOUT", tmp_path)  # no records of ours
     options = ["--table", "two-stage-eval", "--dataset", "cifar10", "--seeds", "2"]
     assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -10,16 +10,15 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tiny_runs import colours, register_tiny, save_as_npz, sending, tiny_recipe
+from tiny_runs import colours, save_as_npz, sending, tiny_recipe
 from upright import evaluate
 from upright.cli import main
 from upright.cli import reproduce as command
 from upright.evaluation import Oracle
-from upright.measure.results import Results
 from upright.objective import LocNet, Objective
 from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
-from upright.records import read
+from upright.record_files import RecordFolder, read
 from upright.sources import StnPlus, load_locator
 from upright.train import Pair, load_network
 from upright.train.pair import plan_from_json
@@ -33,12 +32,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def plan(monkeypatch):
-    return register_tiny(monkeypatch)
-
-
-@pytest.fixture
-def pairs(tmp_path, plan, monkeypatch):  # noqa: ARG001 - the network has to be known
+def pairs(tmp_path, mishaps, monkeypatch):  # noqa: ARG001 - the network has to be known
     """Four columns of one seed, which have three runs."""
     monkeypatch.chdir(tmp_path)
     save_as_npz(colours(), tmp_path / "colours.npz")
@@ -55,7 +49,7 @@ def pairs(tmp_path, plan, monkeypatch):  # noqa: ARG001 - the network has to be 
 
 
 def tasks_of(pairs):
-    return [Task(recipe=pair, attacks=("grid-3x3x3",)) for pair in pairs]
+    return [Task(plan=pair, attacks=("grid-3x3x3",)) for pair in pairs]
 
 
 def by_hand(pair, runs):
@@ -100,7 +94,7 @@ def test_the_command_trains_each_network_once_and_records_every_pair(
     assert err.count("grid-3x3x3") == 4
     assert [len(group) for group in trained] == {1: [1, 1, 1], 2: [2, 1]}[together]
     assert {run for group in trained for run in group} == {r for p in pairs for r in p.runs}
-    records = Results(tmp_path / "results").read()
+    records = RecordFolder(tmp_path / "results").read()
     for pair, record in zip(pairs, sorted(records, key=order(pairs)), strict=True):
         assert record.measured == by_hand(pair, tmp_path / "runs" / "reproduce")
         assert plan_from_json(record.recipe) == pair
@@ -109,7 +103,7 @@ def test_the_command_trains_each_network_once_and_records_every_pair(
         assert record.steps == 24
     assert main(["reproduce", *options]) == 0
     assert sum(map(len, trained)) == 3
-    assert Results(tmp_path / "results").read() == records
+    assert RecordFolder(tmp_path / "results").read() == records
 
 
 def order(pairs):
@@ -142,13 +136,13 @@ def test_pairs_trained_in_half_precision_are_evaluated_in_float16(tmp_path, pair
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, step):
+def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, mishaps, step):
     tasks, runs = tasks_of(pairs), tmp_path / "runs"
     local = LocalEngine(runs=runs, device=CPU, checkpoint_every=3)
-    expected = Results(tmp_path / "undisturbed")
+    expected = RecordFolder(tmp_path / "undisturbed")
     other = LocalEngine(runs=tmp_path / "other", device=CPU)
     assert make_missing(INVARIANCE, tasks, other, expected) == ()
-    results = Results(tmp_path / "results")
+    results = RecordFolder(tmp_path / "results")
     passes = {"left": step}
 
     def stop(images):
@@ -156,7 +150,7 @@ def test_stopped_in_the_training_of_either_it_continues(tmp_path, pairs, plan, s
         return sending(signal.SIGINT)(images) if passes["left"] == 0 else images
 
     for number in range(1, 13):
-        plan[number] = stop
+        mishaps[number] = stop
     with pytest.raises(KeyboardInterrupt):
         make_missing(INVARIANCE, tasks, local, results)
     assert results.read() == ()
@@ -171,10 +165,10 @@ def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
         else pair
         for pair in pairs
     ]
-    results = Results(tmp_path / "results")
+    results = RecordFolder(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=4)
     failures = make_missing(INVARIANCE, tasks_of(bad), local, results)
-    assert [failure.task.recipe for failure in failures] == [bad[1], bad[3]]
+    assert [failure.task.plan for failure in failures] == [bad[1], bad[3]]
     assert all("no longer finite" in failure.reason for failure in failures)
     assert len(results.read()) == 2
 
@@ -183,19 +177,12 @@ def test_a_locnet_that_diverges_costs_its_own_pairs_alone(tmp_path, pairs):
 
 
 @pytest.fixture
-def upright(pairs, capsys):
+def upright(upright, mishaps):  # noqa: ARG001 - the network has to be known
     """The command in a folder with the runs ``loc`` and ``cls``."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
     options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
-    assert call("train", "LocNet(reflection)", *options, "--out", "loc")[0] == 0
-    assert call("train", "std*", *options, "--out", "cls")[0] == 0
-    assert pairs
-    return call
+    assert upright("train", "LocNet(reflection)", *options, "--out", "loc")[0] == 0
+    assert upright("train", "std*", *options, "--out", "cls")[0] == 0
+    return upright
 
 
 DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3", "--record", "records.jsonl")

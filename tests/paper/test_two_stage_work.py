@@ -9,13 +9,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
-from upright.measure.results import Results
 from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
 from upright.paper.todo import todo_of
+from upright.record_files import RecordFolder
 from upright.train import Pair, train
 from upright.workers import LocalEngine, Task, engine
 from upright.workers.folder_claim import claimed
@@ -62,19 +62,19 @@ def test_a_trained_run_is_not_missing_and_its_training_takes_no_time(
         train(recipe, folder_of(recipe, tmp_path), data=colours())
     other = replace(pair.classifier, seed=9)
     record = made_up_record(other, {"nat": 0.9, "grid-775": 0.5}, train_seconds=1200.0)
-    tasks = [Task(recipe=each) for each in (pair, replace(pair, oracle=True))]
+    tasks = [Task(plan=each) for each in (pair, replace(pair, oracle=True))]
     assert total_of(tasks, [record], tmp_path).startswith(total)
 
 
 def test_one_evaluation_that_needs_two_runs_is_told_from_them(tmp_path, pair):
-    total = total_of([Task(recipe=pair)], [], tmp_path)
+    total = total_of([Task(plan=pair)], [], tmp_path)
     assert total.startswith("2 runs missing, for 1 evaluation; of 1 no record")
 
 
 @pytest.mark.parametrize("held", ["locnet", "classifier", None])
 def test_a_worker_waits_for_whoever_is_at_work_in_any_of_its_folders(tmp_path, pair, held):
     folder = folder_of(getattr(pair, held) if held else pair, tmp_path)
-    task = Task(recipe=pair, attacks=("grid-3x3x3",))
+    task = Task(plan=pair, attacks=("grid-3x3x3",))
     with token_in(tmp_path) as token, claimed(folder, "other", node="a", patience=0):
         attempt = Attempt(
             task=task,
@@ -93,8 +93,8 @@ def test_a_worker_waits_for_whoever_is_at_work_in_any_of_its_folders(tmp_path, p
 def test_folders_are_taken_in_the_order_of_their_names(tmp_path, pair):
     for seed in range(20):
         classifier = replace(pair.classifier, seed=seed)
-        task = Task(recipe=replace(pair, classifier=classifier))
-        recipes = (task.recipe, pair.locnet, classifier)
+        task = Task(plan=replace(pair, classifier=classifier))
+        recipes = (task.plan, pair.locnet, classifier)
         all_of_it = [tmp_path / recipe.hash for recipe in recipes]
         assert list(folders_of(task, tmp_path)) == sorted(all_of_it)
 
@@ -117,8 +117,8 @@ def test_runs_on_other_data_train_one_after_the_other_and_are_then_measured(
 
     monkeypatch.setattr(engine, "train_together", noted_training)
     monkeypatch.setattr(engine, "measure_task", noted_measuring)
-    task = Task(recipe=pair, attacks=("grid-3x3x3",))
-    results = Results(tmp_path / "results")
+    task = Task(plan=pair, attacks=("grid-3x3x3",))
+    results = RecordFolder(tmp_path / "results")
     local = LocalEngine(runs=tmp_path / "runs", device=CPU, together=2)
     assert make_missing(INVARIANCE, [task], local, results) == ()
     assert events == [[pair.locnet], [pair.classifier], task]

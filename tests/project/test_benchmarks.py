@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
-from upright.measure.results import Results
+from upright.record_files import RecordFolder
 from upright.train import Recipe, train
 from upright.workers import Task
 
@@ -237,7 +237,7 @@ def test_group_convolutions_are_held_against_ordinary_ones(tmp_path: Path) -> No
 def test_what_a_disturbed_sweep_lost_doubled_or_changed_is_counted() -> None:
     cluster = load("cluster")
     recipes = [Recipe(seed=seed) for seed in range(3)]
-    tasks = [Task(recipe=recipe) for recipe in recipes]
+    tasks = [Task(plan=recipe) for recipe in recipes]
     plain = [made_up_record(recipe, {"nat": 0.5}) for recipe in recipes]
     later = dataclasses.replace(plain[0], finished="2001-01-01T00:00:00+00:00", train_seconds=9.0)
     other = dataclasses.replace(plain[1], measured={"nat": 0.6})
@@ -272,6 +272,6 @@ def test_methods_are_compared_under_the_attacks_that_are_asked_for(
         device="cpu",
     )
     asked()
-    measured = [record.measured for record in Results(tmp_path / "results").read()]
+    measured = [record.measured for record in RecordFolder(tmp_path / "results").read()]
     assert [set(each) for each in measured] == [{"nat", "grid-3x3x3", "refine-20"}] * 2
     assert "refine-20" in capsys.readouterr().out

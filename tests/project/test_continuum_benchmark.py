@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from made_up import made_up_record
+from made_up_records import made_up_record
 from upright import PAPER, Space
-from upright.records import append
+from upright.record_files import append
 from upright.train import Recipe, train
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

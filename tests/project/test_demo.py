@@ -12,9 +12,10 @@ from rich.console import Console
 from upright import demo
 from upright.cli import main as cli_main
 from upright.demo import METHODS, _grid, _Job, _Lines, _recipe, _table, _train_and_evaluate, main
-from upright.records import read
+from upright.record_files import read
+from upright.report.exhibition import record_id
 from upright.report.figures import Outcome
-from upright.report.saved import read_saved, record_id
+from upright.report.saved import read_saved
 from upright.space import PAPER, Space
 
 

@@ -25,8 +25,8 @@ from upright.cli import main
 from upright.cli.options import parse_seeds
 from upright.data.archive import unpack
 from upright.data.folder import read_folder
+from upright.data.mosaics import read_mosaics, read_strips
 from upright.data.npz import read_npz
-from upright.data.pictures import read_mosaics, read_strips
 from upright.data.unpickle import read_pickle
 from upright.evaluation.state import _digest
 from upright.models import build_network

@@ -11,7 +11,7 @@ import pytest
 import upright
 from upright.objective import Objective, known_objective
 
-ROOMS = ("report", "paper", "workers", "measure", "zoo", "train", "demo.py")
+ROOMS = ("report", "paper", "workers", "measure", "zoo", "train", "demo.py", "record_files.py")
 CUTS = {
     *("replace", "translate", "partition", "rpartition"),
     *("startswith", "endswith", "removeprefix", "removesuffix"),
@@ -52,8 +52,8 @@ ALLOWED = {
         "str(error).partition('\\n')",
         "str(error).partition('\\n')[0].partition('. ')",
         "str(error).partition(' The grammar is\\n')",
-        "line.endswith(b'\\n')",
     },
+    "the lines of a file": {"line.endswith(b'\\n')", "content.removesuffix(b'\\n')"},
     "an address, a thread": {
         "address.removeprefix('ray://')",
         "address.removeprefix('ray://').rpartition(':')",

@@ -14,9 +14,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-import made_up_page as made_up
+import made_up_report as made_up
 from browser import DESKTOP, PHONE, chromium, prefer, set_size
-from explorer import (
+from explorer_in_browser import (
     all_texts,
     answers_at,
     answers_shown,

@@ -14,9 +14,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-import made_up_page as made_up
+import made_up_report as made_up
 from browser import PHONE, chromium, set_size
-from explorer import (
+from explorer_in_browser import (
     all_texts,
     answers_at,
     answers_shown,
@@ -30,10 +30,11 @@ from explorer import (
 )
 from upright import Pose, warp
 from upright.families import FAMILIES, Axis, OfPixels, Spatial, family, matrix_of
+from upright.report.exhibition import Exhibition
 from upright.report.page import read_contents, write_report
 from upright.report.page.payload import payload
 from upright.report.page.write import _asset
-from upright.report.saved import Exhibition, read_saved, write_saved
+from upright.report.saved import read_saved, write_saved
 from upright.space import Space
 
 OWN = [name for name, kind in FAMILIES.items() if kind.__module__.startswith("upright.families.")]

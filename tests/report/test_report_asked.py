@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-import made_up_page as made_up
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+import made_up_report as made_up
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.evaluation.question import LATER, Question
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
-from upright.records import Record, append
+from upright.record_files import append
+from upright.records import Record
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
 from upright.report.comparable import setting_in_words
 from upright.report.page import read_contents, write_report

@@ -13,26 +13,28 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import made_up_page as made_up
-from made_up import made_up_record, paper_recipe
-from spaces import rigid
+import made_up_report as made_up
+from made_up_records import made_up_record, paper_recipe
+from rigid_spaces import rigid
 from upright.cli import main
-from upright.records import Reported, append, from_json, to_json
-from upright.report import comparable as rules
+from upright.later import LATER_IN_RECIPES, later_defaults
+from upright.record_files import append
+from upright.records import Reported, from_json, to_json
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
+from upright.report.exhibition import Exhibition
 from upright.report.figures import (
     all_drawings,
     draw_along,
     draw_curves,
     draw_example,
+    draw_penalty_weights,
     draw_runtime,
-    draw_weights,
     find_example,
 )
 from upright.report.runs import group_runs
-from upright.report.saved import Exhibition, read_saved, write_saved
-from upright.train.recipe import _LATER
+from upright.report.saved import read_saved, write_saved
+from upright.train import Recipe
 from upright.warp import warp
 
 GRID = {"nat": 0.9, "grid-775": 0.7}
@@ -88,8 +90,8 @@ def test_objective_seed_and_precision_may_differ(alike):
 
 
 def test_a_recipe_from_before_a_field_is_that_of_the_field_s_default():
-    assert _LATER == rules._LATER
-    old = {name: value for name, value in USUAL[0].recipe.items() if name not in _LATER}
+    assert later_defaults(Recipe, *LATER_IN_RECIPES) == LATER_IN_RECIPES
+    old = {name: value for name, value in USUAL[0].recipe.items() if name not in LATER_IN_RECIPES}
     records = (replace(USUAL[0], recipe=old), *USUAL[1:])
     assert comparable(records) == records
     (run,) = group_runs([records[0], record("std", recipe={"seed": 1})])
@@ -150,7 +152,7 @@ def test_the_figures_draw_one_setting_and_name_it():
     records = [stranger, weighty, *USUAL]
     runtime = draw_runtime(runtime_points(records), "cifar10")
     assert points_drawn(runtime) == {(round(400 / 60, 6), 70.0)}
-    weights = draw_weights(records, "Wo-k")
+    weights = draw_penalty_weights(records, "Wo-k")
     assert points_drawn(weights) == {(8.0, 70.0), (2.0, 70.0)}
     for drawing in (runtime, weights):
         assert "resnet32, 80,000 steps with batches of 64, evaluated on 10,000" in drawing.caption
@@ -258,6 +260,8 @@ def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):
 @example("a$\\frac$b")
 @given(st.text("$\\^_{}&<a", min_size=1, max_size=20))
 def test_a_name_with_the_signs_of_formulas_is_drawn_as_it_is(name):
-    drawing = draw_weights([replace(each, dataset=name) for each in made_up.RECORDS], "Wo-k")
+    drawing = draw_penalty_weights(
+        [replace(each, dataset=name) for each in made_up.RECORDS], "Wo-k"
+    )
     words = ["".join(each.itertext()) for each in ET.fromstring(drawing.svg).iter()]
     assert name in [word.strip() for word in words]

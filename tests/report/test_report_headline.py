@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.report.headline import headline_to_markdown

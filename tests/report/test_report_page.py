@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import made_up_page as made_up
+import made_up_report as made_up
 from upright.cli import main
-from upright.records import append, to_json
+from upright.record_files import append
+from upright.records import to_json
+from upright.report.exhibition import record_id, titles
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet
 from upright.report.runs import group_runs
-from upright.report.saved import read_saved, record_id, write_saved
-from upright.report.titles import titles
+from upright.report.saved import read_saved, write_saved
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import upright
-from made_up import made_up_record, paper_recipe
+from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.paper import INVARIANCE
 from upright.paper.cells import chosen_weight

@@ -9,13 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import made_up_page as made_up
-from spaces import rigid_box
+import made_up_report as made_up
+from rigid_spaces import rigid_box
 from upright import Pose, evaluate, warp
 from upright.cli import main
 from upright.data import load_data
-from upright.records import read
-from upright.report.saved import read_saved, record_id, write_saved
+from upright.record_files import read
+from upright.report.exhibition import record_id
+from upright.report.saved import read_saved, write_saved
 from upright.sources import load_model
 from upright.space import Space
 from upright.train import Recipe, train

@@ -12,11 +12,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load, save
 
-import made_up_page as made_up
+import made_up_report as made_up
 from upright.cli import main
 from upright.report import saved
+from upright.report.exhibition import Exhibition
 from upright.report.figures import find_example
-from upright.report.saved import Exhibition, read_saved, write_saved
+from upright.report.saved import read_saved, write_saved
 
 
 @pytest.fixture

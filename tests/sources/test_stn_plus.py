@@ -13,13 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spaces import rigid, rigid_box
+from rigid_spaces import rigid, rigid_box
 from tiny_runs import (
     Call,
     colours,
-    command_beside_colours,
     newest,
-    register_tiny,
     save_as_npz,
     tiny_recipe,
     tiny_run,
@@ -36,9 +34,7 @@ from upright.train.two_stage import RunLocator
 SPACE = rigid_box(max_dx=2, max_dy=1, max_angle=20)
 
 
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    register_tiny(monkeypatch)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 # --- the objective --------------------------------------------------------------------------------
@@ -398,15 +394,12 @@ def test_an_oracle_does_not_continue_the_state_of_another_locator(tmp_path: Path
 
 
 @pytest.fixture
-def upright(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Call:
+def upright(upright: Call) -> Call:
     """The command in a folder with ``colours.npz``, a LocNet and a classifier."""
-    call = command_beside_colours(tmp_path, monkeypatch, capsys)
     options = ("--data", "npz:colours.npz", "--model", "tiny", "--steps", 6, "--batch", 11)
-    assert call("train", "LocNet(black)", *options, "--out", "loc")[0] == 0
-    assert call("train", "std*", *options, "--out", "cls")[0] == 0
-    return call
+    assert upright("train", "LocNet(black)", *options, "--out", "loc")[0] == 0
+    assert upright("train", "std*", *options, "--out", "cls")[0] == 0
+    return upright
 
 
 DATA = ("--data", "npz:colours.npz", "--attack", "grid-3x3x3")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import MIXED
+from random_inputs import MIXED
 from upright import Pose, Space, warp
 from upright.families import FAMILIES, Spatial
 from upright.resample import has_kernel

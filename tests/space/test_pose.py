@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference import Array, matrix
+from geometry_reference import Array, matrix
 from upright import Pose
 from upright.families import RIGID, chain_of, cos_sin_degrees
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from reference import matrix
-from spaces import rigid, rigid_box
+from geometry_reference import matrix
+from rigid_spaces import rigid, rigid_box
 from upright import PAPER, Pose, Space
 from upright.families import Axis
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from drawn import noise, poses_of
-from reference import loop_warp, scipy_warp
+from geometry_reference import loop_warp, scipy_warp
+from random_inputs import noise, poses_of
 from upright import Pose, warp, warp_all
 from upright.warp import FILLS, Fill, Interpolation
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from test_warp import INTERPOLATIONS, POSES
 from torch import Tensor
 
-from drawn import noise, poses_of
-from reference import loop_warp, scipy_warp
+from geometry_reference import loop_warp, scipy_warp
+from random_inputs import noise, poses_of
 from upright import Pose, evaluate, warp, warp_all
 from upright.warp import Interpolation
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import MIXED, draw, noise, parts_of
-from reference import scipy_resample, undone
+from geometry_reference import scipy_resample, undone
+from random_inputs import MIXED, draw, noise, parts_of
 from upright import PAPER, Pose, Space, evaluate, warp, warp_all
 from upright.warp import FILLS, Interpolation, Resampling
 from upright.window import Window
@@ -98,7 +98,7 @@ def test_a_tilt_is_about_what_is_seen() -> None:
     # At the middle of its right edge the view shows what lies at 8 / (1 - 0.2): outside it.
     seen = warp(large, pose, view=16)[..., -1]
     assert not torch.isclose(seen, warp(inside, pose, view=16)[..., -1]).all()
-    matrix = pose.chain.inverse(pose.values, (16, 16))[0]
+    matrix = pose.chain.inverse_matrix(pose.values, (16, 16))[0]
     edge = matrix @ torch.tensor([8.0, 0.0, 1.0]).double()
     assert (edge[0] / edge[2]).item() == pytest.approx(8 / 0.8)
 

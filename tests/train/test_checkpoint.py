@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from spaces import rigid
+from rigid_spaces import rigid
 from tiny_runs import names, tiny_recipe
 from upright.records import Origin
 from upright.train import Checkpoint, DamagedCheckpoint, RunDirectory, load_network

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from crew import Crew
+from rank_pool import RankPool
 from upright.ranks import ALONE, Ranks
 from upright.train.global_norm import GlobalBatchNorm, with_global_norms
 
@@ -66,11 +66,11 @@ def merged(name: str, parts: list[Tensor]) -> Tensor:
 
 
 def test_statistics_slopes_and_buffers_are_those_of_one_process(tmp_path: Path) -> None:
-    with Crew(tmp_path, size=3) as crew:
+    with RankPool(tmp_path, size=3) as pool:
         for case, (kind, options, shape) in enumerate(NORMS):
             x = images_of(shape)
             expected = normalise(build(kind, options), x, x.flip(0))
-            found = crew.run(on_a_rank, case)
+            found = pool.run(on_a_rank, case)
             for name, tensor in expected.items():
                 mine = merged(name, [one[name] for one in found])
                 torch.testing.assert_close(mine, tensor, rtol=1e-9, atol=1e-9, msg=f"{kind} {name}")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tiny_runs import Plan, colours, fail, newest, register_tiny, tiny_recipe
+from tiny_runs import Mishaps, colours, fail, newest, tiny_recipe
 from upright.models import network
 from upright.train import Recipe, RunDirectory, train
 from upright.train.learner import seeding_on
@@ -18,9 +18,7 @@ from upright.train.learner import seeding_on
 PIXELS = 3 * 8 * 8
 
 
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 class Scaled(nn.Module):
@@ -225,7 +223,7 @@ def test_only_the_inside_of_the_network_is_in_half_precision(
 ) -> None:
     kinds: dict[str, torch.dtype] = {}
 
-    class Witness(nn.Module):
+    class NotingModel(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(PIXELS, 3)
@@ -236,7 +234,7 @@ def test_only_the_inside_of_the_network_is_in_half_precision(
             kinds["logits"] = logits.dtype
             return logits
 
-    network("witness", "witness")(lambda **_: Witness())
+    network("witness", "witness")(lambda **_: NotingModel())
     recipe = tiny_recipe(model="witness", precision=precision, steps=2)
     run = train(recipe, tmp_path, data=colours())
     assert kinds == {"images": torch.float32, "logits": inside}
@@ -246,12 +244,12 @@ def test_only_the_inside_of_the_network_is_in_half_precision(
     assert not run.model.training
 
 
-def test_adam_resumes_where_the_unbroken_run_ends(tmp_path: Path, plan: Plan) -> None:
+def test_adam_resumes_where_the_unbroken_run_ends(tmp_path: Path, mishaps: Mishaps) -> None:
     recipe = tiny_recipe(optimizer="adam", learning_rate=0.01)
     train(recipe, tmp_path / "unbroken", data=colours())
-    plan[8] = fail
+    mishaps[8] = fail
     with pytest.raises(ZeroDivisionError):
         train(recipe, tmp_path / "broken", data=colours(), checkpoint_every=3)
-    plan.clear()
+    mishaps.clear()
     train(recipe, tmp_path / "broken", data=colours(), resume=True)
     assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import made_up_page as made_up
+import made_up_report as made_up
 from upright.cli.options import folder_name
 from upright.files import plain_name
 from upright.report.saved import write_saved

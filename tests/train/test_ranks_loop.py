@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from crew import Crew
+from rank_pool import RankPool
 from upright.objective import RegularizedLoss
 from upright.ranks import Ranks
 
@@ -20,9 +20,9 @@ CLASSES, STEPS = 4, 3
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Crew(tmp_path_factory.mktemp("crew")) as crew:
-        yield crew
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
+    with RankPool(tmp_path_factory.mktemp("pool")) as pool:
+        yield pool
 
 
 def network() -> nn.Module:
@@ -78,9 +78,9 @@ def flat(parts: list[Tensor]) -> Tensor:
     ],
 )
 def test_ranks_take_one_step_and_stay_together(
-    crew: Crew, text: str, kind: str, options: dict[str, Any]
+    pool: RankPool, text: str, kind: str, options: dict[str, Any]
 ) -> None:
-    one, other = crew.run(gradients, text, kind, options)
+    one, other = pool.run(gradients, text, kind, options)
     for mine, theirs in zip(one, other, strict=True):
         assert mine.abs().max() > 0
         assert torch.equal(mine, theirs)
@@ -100,8 +100,8 @@ def averaged(ranks: Ranks, text: str, options: dict[str, Any]) -> tuple[Tensor, 
 
 
 @pytest.mark.parametrize("options", [{}, {"static_graph": True}], ids=["plain", "static graph"])
-def test_gradients_are_the_mean_over_ranks(crew: Crew, options: dict[str, Any]) -> None:
-    for found, expected in crew.run(averaged, "L2(mix, S-PGD)", options):
+def test_gradients_are_the_mean_over_ranks(pool: RankPool, options: dict[str, Any]) -> None:
+    for found, expected in pool.run(averaged, "L2(mix, S-PGD)", options):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -122,8 +122,8 @@ def compilations(ranks: Ranks, text: str) -> list[int]:
     return counts
 
 
-def test_a_compiled_wrapper_is_compiled_once(crew: Crew) -> None:
-    for counts in crew.run(compilations, "L2(mix, S-PGD)"):
+def test_a_compiled_wrapper_is_compiled_once(pool: RankPool) -> None:
+    for counts in pool.run(compilations, "L2(mix, S-PGD)"):
         assert counts[0] > 0
         assert set(counts) == {counts[0]}
 
@@ -139,8 +139,8 @@ def messages(ranks: Ranks) -> int:
     return len(calls)
 
 
-def test_a_search_sends_nothing_round(crew: Crew) -> None:
-    assert crew.run(messages) == [1, 1]
+def test_a_search_sends_nothing_round(pool: RankPool) -> None:
+    assert pool.run(messages) == [1, 1]
 
 
 # --- poses ----------------------------------------------------------------------------------------
@@ -165,10 +165,10 @@ def resumed(ranks: Ranks, first: bytes | None) -> tuple[Tensor, bytes]:
     return drawn(loss, 3), b""
 
 
-def test_ranks_draw_differently_and_all_go_on_from_the_state_of_one(crew: Crew) -> None:
-    (one, state), (other, _) = crew.run(resumed, None)
+def test_ranks_draw_differently_and_all_go_on_from_the_state_of_one(pool: RankPool) -> None:
+    (one, state), (other, _) = pool.run(resumed, None)
     assert not torch.isclose(one, other).any()
-    for unbroken, (rest, _) in zip((one, other), crew.run(resumed, state), strict=True):
+    for unbroken, (rest, _) in zip((one, other), pool.run(resumed, state), strict=True):
         assert torch.equal(rest, unbroken[2:])
 
 
@@ -183,8 +183,8 @@ def warned(ranks: Ranks) -> tuple[list[str], Tensor]:
     return said, drawn(loss, 1)
 
 
-def test_a_generator_of_ones_own_is_not_replaced_by_that_of_another_rank(crew: Crew) -> None:
-    (none, one), (said, other) = crew.run(warned)
+def test_a_generator_of_ones_own_is_not_replaced_by_that_of_another_rank(pool: RankPool) -> None:
+    (none, one), (said, other) = pool.run(warned)
     assert none == []
     assert said == [
         "poses do not continue those of the saved run: the state is rank 0's; save it on each "

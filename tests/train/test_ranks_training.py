@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from crew import Crew, FailedError
-from spaces import rigid_box
-from tiny_runs import Plan, Planned, build_tiny, colours, lines, names, sending, tiny_recipe
+from rank_pool import FailedError, RankPool
+from rigid_spaces import rigid_box
+from tiny_runs import Mishaps, WithMishaps, build_tiny, colours, lines, names, sending, tiny_recipe
 from upright.models import NETWORKS, network, network_forms
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
@@ -26,13 +26,13 @@ from upright.train.batches import augment
 from upright.train.parallel import part_of_space
 
 OPTIONS = {"checkpoint_every": 3, "log_every": 2}
-PLAN: Plan = {}
+MISHAPS: Mishaps = {}
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Crew(tmp_path_factory.mktemp("crew")) as crew:
-        yield crew
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
+    with RankPool(tmp_path_factory.mktemp("pool")) as pool:
+        yield pool
 
 
 @pytest.fixture(autouse=True)
@@ -42,19 +42,23 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> None:
     register(on_this_rank={})
 
 
-def register(*, on_this_rank: Plan) -> None:
-    """Make the networks of these tests known, once in a process, and let them follow a plan."""
-    PLAN.clear()
-    PLAN.update(on_this_rank)
+def register(*, on_this_rank: Mishaps) -> None:
+    """Make the networks of these tests known, once in a process, and set their mishaps."""
+    MISHAPS.clear()
+    MISHAPS.update(on_this_rank)
     if "plain" not in network_forms():
-        network("tiny", "tiny")(partial(build_tiny, PLAN, None))
+        network("tiny", "tiny")(partial(build_tiny, MISHAPS, None))
         network("plain", "plain")(build_plain)
 
 
 def build_plain(*, classes: int, channels: int) -> nn.Module:
     """A network without statistics of the batch."""
     return nn.Sequential(
-        Planned(PLAN), nn.Conv2d(channels, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, classes)
+        WithMishaps(MISHAPS),
+        nn.Conv2d(channels, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(144, classes),
     )
 
 
@@ -65,8 +69,8 @@ def take(
 
     A signal comes twice, in the middle of a step.
     """
-    plan = {step: partial(get_signal, number) for step, number in signals.items()}
-    register(on_this_rank=plan if ranks.rank == 1 else {})
+    mishaps = {step: partial(get_signal, number) for step, number in signals.items()}
+    register(on_this_rank=mishaps if ranks.rank == 1 else {})
     out = folder if ranks.leads else folder / "not-mine"
     run = train(recipe, out, data=colours(), ranks=ranks, **OPTIONS, **options)
     return run.step, run.model.state_dict()
@@ -79,11 +83,11 @@ def get_signal(number: int, images: Tensor) -> Tensor:
 
 
 def together(
-    crew: Crew, folder: Path, signals: dict[int, int] | None = None, **changes: Any
+    pool: RankPool, folder: Path, signals: dict[int, int] | None = None, **changes: Any
 ) -> list[tuple[int, dict[str, Tensor]]]:
     """Follow the tiny recipe on both ranks."""
     options = {name: changes.pop(name) for name in ("resume", "sync_batch_norm") if name in changes}
-    return crew.run(take, folder, tiny_recipe(**changes), signals or {}, options)
+    return pool.run(take, folder, tiny_recipe(**changes), signals or {}, options)
 
 
 def alone(folder: Path, **changes: Any) -> TrainedRun:
@@ -115,9 +119,9 @@ def difference(one: Path, other: Path) -> float:
     ids=lambda changes: f"{changes['objective']} {changes['model']}",
 )
 def test_two_ranks_take_the_steps_of_one_process_also_with_an_odd_batch(
-    crew: Crew, tmp_path: Path, changes: dict[str, Any]
+    pool: RankPool, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    ranks = together(crew, tmp_path / "two", **changes)
+    ranks = together(pool, tmp_path / "two", **changes)
     changes.pop("sync_batch_norm", None)
     alone(tmp_path / "one", **changes)
     assert difference(tmp_path / "one", tmp_path / "two") < 1e-5
@@ -129,17 +133,17 @@ def test_two_ranks_take_the_steps_of_one_process_also_with_an_odd_batch(
         assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
 
 
-def test_rank_0_alone_writes(crew: Crew, tmp_path: Path) -> None:
-    together(crew, tmp_path / "run")
+def test_rank_0_alone_writes(pool: RankPool, tmp_path: Path) -> None:
+    together(pool, tmp_path / "run")
     assert not (tmp_path / "run" / "not-mine").exists()
     assert len(names(tmp_path / "run")) == 4
     assert [line["step"] for line in lines(tmp_path / "run")] == [2, 4, 6, 8, 10, 12]
 
 
 def test_without_global_norms_each_rank_normalises_its_own_images(
-    crew: Crew, tmp_path: Path
+    pool: RankPool, tmp_path: Path
 ) -> None:
-    ranks = together(crew, tmp_path / "two", model="tiny")
+    ranks = together(pool, tmp_path / "two", model="tiny")
     alone(tmp_path / "one", model="tiny")
     assert difference(tmp_path / "one", tmp_path / "two") > 1e-4
     for name, tensor in ranks[0][1].items():
@@ -147,21 +151,21 @@ def test_without_global_norms_each_rank_normalises_its_own_images(
 
 
 def test_a_run_of_two_ranks_stops_at_one_step_and_continues_on_one(
-    crew: Crew, tmp_path: Path
+    pool: RankPool, tmp_path: Path
 ) -> None:
     alone(tmp_path / "unbroken", model="plain")
-    stopped = together(crew, tmp_path / "run", {5: signal.SIGTERM}, model="plain")
+    stopped = together(pool, tmp_path / "run", {5: signal.SIGTERM}, model="plain")
     assert [step for step, _ in stopped] == [5, 5]
     assert names(tmp_path / "run")[-1] == "00000005.safetensors"
     assert alone(tmp_path / "run", resume=True, model="plain").finished
     assert difference(tmp_path / "unbroken", tmp_path / "run") < 1e-5
 
 
-def test_a_run_of_one_process_continues_on_two_ranks(crew: Crew, tmp_path: Path) -> None:
+def test_a_run_of_one_process_continues_on_two_ranks(pool: RankPool, tmp_path: Path) -> None:
     alone(tmp_path / "unbroken", model="plain")
-    PLAN[5] = sending(signal.SIGTERM)
+    MISHAPS[5] = sending(signal.SIGTERM)
     assert alone(tmp_path / "run", model="plain").step == 5
-    ended = together(crew, tmp_path / "run", resume=True, model="plain")
+    ended = together(pool, tmp_path / "run", resume=True, model="plain")
     assert [step for step, _ in ended] == [12, 12]
     assert difference(tmp_path / "unbroken", tmp_path / "run") < 1e-5
 
@@ -170,10 +174,10 @@ def test_a_rank_that_is_killed_ends_the_others_and_costs_the_steps_since_the_che
     tmp_path: Path,
 ) -> None:
     alone(tmp_path / "unbroken", model="plain")
-    (tmp_path / "crew").mkdir()
-    with Crew(tmp_path / "crew") as crew:
+    (tmp_path / "pool").mkdir()
+    with RankPool(tmp_path / "pool") as pool:
         recipe = tiny_recipe(model="plain")
-        outcomes = crew.outcomes(take, tmp_path / "run", recipe, {8: signal.SIGKILL}, {})
+        outcomes = pool.outcomes(take, tmp_path / "run", recipe, {8: signal.SIGKILL}, {})
     assert all(isinstance(outcome, FailedError) for outcome in outcomes)
     assert "hangs" not in f"{outcomes}"
     assert names(tmp_path / "run")[-1] == "00000006.safetensors"
@@ -181,15 +185,15 @@ def test_a_rank_that_is_killed_ends_the_others_and_costs_the_steps_since_the_che
     assert difference(tmp_path / "unbroken", tmp_path / "run") < 1e-5
 
 
-def test_what_rank_0_finds_wrong_is_told_to_all(crew: Crew, tmp_path: Path) -> None:
-    together(crew, tmp_path / "run", model="plain")
+def test_what_rank_0_finds_wrong_is_told_to_all(pool: RankPool, tmp_path: Path) -> None:
+    together(pool, tmp_path / "run", model="plain")
     other = tiny_recipe(model="plain", seed=1)
-    for outcome in crew.outcomes(take, tmp_path / "run", other, {}, {}):
+    for outcome in pool.outcomes(take, tmp_path / "run", other, {}, {}):
         assert "belongs to another recipe" in str(outcome)
 
 
-def test_a_batch_with_fewer_images_than_ranks_is_refused(crew: Crew, tmp_path: Path) -> None:
-    for outcome in crew.outcomes(take, tmp_path / "run", tiny_recipe(batch=1), {}, {}):
+def test_a_batch_with_fewer_images_than_ranks_is_refused(pool: RankPool, tmp_path: Path) -> None:
+    for outcome in pool.outcomes(take, tmp_path / "run", tiny_recipe(batch=1), {}, {}):
         assert "a batch of 1 images cannot be shared by 2 processes; start fewer" in str(outcome)
     assert not (tmp_path / "run").exists()
 

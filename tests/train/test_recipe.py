@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spaces import rigid, rigid_box
+from rigid_spaces import rigid, rigid_box
 from upright.train import Recipe, published
 
 # For each field a value other than the default.

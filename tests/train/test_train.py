@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 
-from tiny_runs import Plan, colours, fail, lines, newest, register_tiny, tiny_recipe, tiny_run
+from tiny_runs import Mishaps, colours, fail, lines, newest, tiny_recipe, tiny_run
 from upright import evaluate
 from upright.data import load_data
 from upright.origin import origin_on
 from upright.records import Origin
 from upright.train import Recipe, RunDirectory, load_network, loop, train, train_together
 
-
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 class TestLearning:
@@ -152,13 +149,13 @@ class TestWhatTrained:
         assert self.trained_by(tmp_path) == (origin_on("cpu"),)
 
     def test_a_resumption_under_another_commit_leaves_a_trace(
-        self, tmp_path: Path, plan: Plan, under: Callable[[str], Origin]
+        self, tmp_path: Path, mishaps: Mishaps, under: Callable[[str], Origin]
     ) -> None:
         first = under("first")
-        plan[9] = fail
+        mishaps[9] = fail
         with pytest.raises(ZeroDivisionError):
             tiny_run(tmp_path)
-        plan.clear()
+        mishaps.clear()
         assert self.trained_by(tmp_path) == (first,)
         second = under("second")
         tiny_run(tmp_path, resume=True)
@@ -176,17 +173,17 @@ class TestWhatTrained:
 
 class TestLog:
     def test_it_continues_without_a_line_twice_or_a_torn_one(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path, mishaps: Mishaps
     ) -> None:
         tiny_run(tmp_path / "unbroken")
-        plan[9] = fail  # after the log's line of step 8 and the checkpoint of step 6
+        mishaps[9] = fail  # after the log's line of step 8 and the checkpoint of step 6
         with pytest.raises(ZeroDivisionError):
             tiny_run(tmp_path / "broken")
         log = tmp_path / "broken" / "log.jsonl"
         assert lines(tmp_path / "broken")[-1]["step"] == 8
         with log.open("a") as file:
             file.write('{"step": 10, "tot')  # as a kill in the middle of a line would leave it
-        plan.clear()
+        mishaps.clear()
         tiny_run(tmp_path / "broken", resume=True)
         for one, other in zip(
             lines(tmp_path / "broken"), lines(tmp_path / "unbroken"), strict=True
@@ -195,13 +192,15 @@ class TestLog:
             other.pop("images_per_second")
             assert one == other
 
-    def test_a_line_says_over_how_many_steps_it_averages(self, tmp_path: Path, plan: Plan) -> None:
+    def test_a_line_says_over_how_many_steps_it_averages(
+        self, tmp_path: Path, mishaps: Mishaps
+    ) -> None:
         """Of a run that resumes between two lines: steps 5 and 6 of the second are forgotten."""
         options: dict[str, Any] = {"data": colours(), "checkpoint_every": 3, "log_every": 4}
-        plan[7] = fail
+        mishaps[7] = fail
         with pytest.raises(ZeroDivisionError):
             train(tiny_recipe(), tmp_path / "broken", **options)
-        plan.clear()
+        mishaps.clear()
         train(tiny_recipe(), tmp_path / "broken", resume=True, **options)
         found = [(line["step"], line["averaged_steps"]) for line in lines(tmp_path / "broken")]
         assert found == [(4, 4), (8, 2), (12, 4)]
@@ -212,14 +211,14 @@ class TestLog:
             mean = sum(totals[line["step"] - line["averaged_steps"] : line["step"]])
             assert line["total"] == pytest.approx(mean / line["averaged_steps"], rel=1e-5)
 
-    def test_tensorboard_shows_no_step_twice(self, tmp_path: Path, plan: Plan) -> None:
+    def test_tensorboard_shows_no_step_twice(self, tmp_path: Path, mishaps: Mishaps) -> None:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         options: dict[str, Any] = {"checkpoint_every": 3, "log_every": 2, "tensorboard": True}
-        plan[9] = fail
+        mishaps[9] = fail
         with pytest.raises(ZeroDivisionError):
             train(tiny_recipe(), tmp_path, data=colours(), **options)
-        plan.clear()
+        mishaps.clear()
         train(tiny_recipe(), tmp_path, data=colours(), resume=True, **options)
         events = EventAccumulator(str(tmp_path / "tensorboard"))
         events.Reload()

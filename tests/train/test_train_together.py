@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from tiny_runs import Plan, colours, register_tiny, sending, tiny_recipe
+from tiny_runs import Mishaps, colours, sending, tiny_recipe
 from upright.cli import main
 from upright.data import LabelledImages
 from upright.train import RunDirectory, loop, train, train_together
 
-
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 def test_each_run_gives_what_it_gives_alone(tmp_path: Path) -> None:
@@ -42,9 +39,9 @@ def test_run_that_fails_does_not_cost_the_others_their_work(tmp_path: Path) -> N
 
 
 def test_run_that_fails_does_not_hide_that_all_were_told_to_stop(
-    tmp_path: Path, plan: Plan
+    tmp_path: Path, mishaps: Mishaps
 ) -> None:
-    plan[5] = lambda images: plan.pop(5) and sending(signal.SIGINT)(images)
+    mishaps[5] = lambda images: mishaps.pop(5) and sending(signal.SIGINT)(images)
     wild, tame = tiny_recipe(learning_rate=1e30), tiny_recipe(seed=1)
     folders = {tmp_path / "wild": wild, tmp_path / "tame": tame}
     with (
@@ -90,11 +87,13 @@ def test_runs_of_other_processes_on_the_same_device_count_too(tmp_path: Path) ->
     assert beside(tmp_path) == 4
 
 
-def test_a_run_that_is_continued_alone_did_not_train_alone(tmp_path: Path, plan: Plan) -> None:
+def test_a_run_that_is_continued_alone_did_not_train_alone(
+    tmp_path: Path, mishaps: Mishaps
+) -> None:
     runs = {tmp_path / f"{seed}": tiny_recipe(seed=seed) for seed in range(2)}
-    plan[9] = sending(signal.SIGINT)
+    mishaps[9] = sending(signal.SIGINT)
     train_together(runs, data=colours())
-    plan.clear()
+    mishaps.clear()
     for path, recipe in runs.items():
         assert train(recipe, path, data=colours(), resume=True).finished
         assert beside(path) == 2

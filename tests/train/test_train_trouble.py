@@ -15,13 +15,12 @@ import pytest
 from torch import Tensor, nn
 
 from tiny_runs import (
-    Plan,
+    Mishaps,
     colours,
     fail,
     lines,
     names,
     newest,
-    register_tiny,
     sending,
     tiny_recipe,
     tiny_run,
@@ -29,20 +28,17 @@ from tiny_runs import (
 from upright.models import network
 from upright.train import RunDirectory, train
 
-
-@pytest.fixture(autouse=True)
-def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
-    return register_tiny(monkeypatch)
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
 
 class TestInterruption:
     @pytest.mark.parametrize("model", ["tiny", "tiny-dropout"])
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_a_stopped_run_continues_to_the_same_bits(
-        self, tmp_path: Path, plan: Plan, model: str, number: signal.Signals
+        self, tmp_path: Path, mishaps: Mishaps, model: str, number: signal.Signals
     ) -> None:
         tiny_run(tmp_path / "unbroken", model=model)
-        plan[2] = sending(number)
+        mishaps[2] = sending(number)
         steps = []
         for _ in range(5):
             stopped = tiny_run(tmp_path / "broken", resume=True, model=model)
@@ -50,35 +46,37 @@ class TestInterruption:
             assert names(tmp_path / "broken")[-1] == f"{stopped.step:08d}.safetensors"
             steps.append(stopped.step)
         assert steps == [2, 4, 6, 8, 10]  # the step that was under way is finished and kept
-        plan.clear()
+        mishaps.clear()
         assert tiny_run(tmp_path / "broken", resume=True, model=model).finished
         assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")
 
     def test_a_run_that_lost_steps_continues_to_the_same_bits(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path, mishaps: Mishaps
     ) -> None:
         tiny_run(tmp_path / "unbroken")
-        plan[5] = fail
+        mishaps[5] = fail
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 tiny_run(tmp_path / "broken", resume=True)
-        plan.clear()
+        mishaps.clear()
         tiny_run(tmp_path / "broken", resume=True)
         assert newest(tmp_path / "broken") == newest(tmp_path / "unbroken")
 
-    def test_signals_act_as_before_once_the_run_has_ended(self, tmp_path: Path, plan: Plan) -> None:
+    def test_signals_act_as_before_once_the_run_has_ended(
+        self, tmp_path: Path, mishaps: Mishaps
+    ) -> None:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        plan[3] = sending(signal.SIGINT)
+        mishaps[3] = sending(signal.SIGINT)
         tiny_run(tmp_path)
         assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
 
-    def test_the_second_ctrl_c_does_not_wait(self, tmp_path: Path, plan: Plan) -> None:
+    def test_the_second_ctrl_c_does_not_wait(self, tmp_path: Path, mishaps: Mishaps) -> None:
         def twice(images: Tensor) -> Tensor:
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             return images
 
-        plan[5] = twice
+        mishaps[5] = twice
         # A shell starts what runs in the background with Ctrl-C switched off.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
@@ -108,9 +106,9 @@ class TestInterruption:
 class TestDivergence:
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
-        self, tmp_path: Path, plan: Plan, value: float
+        self, tmp_path: Path, mishaps: Mishaps, value: float
     ) -> None:
-        plan[5] = lambda images: images * value
+        mishaps[5] = lambda images: images * value
         with pytest.raises(ValueError, match=r"the loss .* no longer finite at step 5") as caught:
             tiny_run(tmp_path, seed=8)
         for words in ("KL(rob, Wo-2)", "learning rate 0.05", "batch 11", "float32", "seed 8"):
@@ -158,13 +156,13 @@ def largest_file(size: int) -> Iterator[None]:
 
 class TestFullDisk:
     def test_is_an_error_message_and_no_corrupt_file_and_the_run_continues_after(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path, mishaps: Mishaps
     ) -> None:
         tiny_run(tmp_path / "unbroken")
-        plan[4] = sending(signal.SIGTERM)
+        mishaps[4] = sending(signal.SIGTERM)
         broken = tmp_path / "broken"
         tiny_run(broken)
-        plan.clear()
+        mishaps.clear()
         before = {file: file.read_bytes() for file in (broken / "checkpoints").iterdir()}
         with (
             largest_file(len(newest(broken)) // 2),
@@ -185,13 +183,13 @@ class TestFullDisk:
         assert names(tmp_path) == []
 
     def test_at_the_log_names_the_file_and_the_run_continues_after(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path, mishaps: Mishaps
     ) -> None:
         tiny_run(tmp_path / "unbroken")
-        plan[4] = sending(signal.SIGTERM)
+        mishaps[4] = sending(signal.SIGTERM)
         broken, log = tmp_path / "broken", tmp_path / "broken" / "log.jsonl"
         tiny_run(broken)
-        plan.clear()
+        mishaps.clear()
         log.write_text(json.dumps({"step": 0, "note": "x" * len(newest(broken))}) + "\n")
         with (
             largest_file(log.stat().st_size + 10),
@@ -206,11 +204,11 @@ class TestFullDisk:
 class TestDamagedCheckpoint:
     @pytest.mark.filterwarnings("ignore::upright.train.checkpoint.DamagedCheckpoint")
     def test_it_does_not_take_the_place_of_a_whole_one_among_those_that_are_kept(
-        self, tmp_path: Path, plan: Plan
+        self, tmp_path: Path, mishaps: Mishaps
     ) -> None:
-        plan[10] = sending(signal.SIGTERM)
+        mishaps[10] = sending(signal.SIGTERM)
         tiny_run(tmp_path)
-        plan.clear()
+        mishaps.clear()
         folder = tmp_path / "checkpoints"
         (folder / "00000010.safetensors").write_bytes(b"")
         assert tiny_run(tmp_path, resume=True).finished
@@ -225,11 +223,11 @@ class TestDamagedLog:
         "line", [b"\xff\n", b'{"step": Infinity}\n', b"[" * 100_000 + b"\n", b'{"step": 2}']
     )
     def test_lines_that_are_damaged_are_dropped_and_the_run_continues(
-        self, tmp_path: Path, plan: Plan, line: bytes
+        self, tmp_path: Path, mishaps: Mishaps, line: bytes
     ) -> None:
-        plan[4] = sending(signal.SIGTERM)
+        mishaps[4] = sending(signal.SIGTERM)
         tiny_run(tmp_path)
-        plan.clear()
+        mishaps.clear()
         with (tmp_path / "log.jsonl").open("ab") as log:
             log.write(line)
         assert tiny_run(tmp_path, resume=True).finished

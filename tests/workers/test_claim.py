@@ -21,7 +21,7 @@ def task(tmp_path, monkeypatch):
     register_tiny(monkeypatch)
     save_as_npz(colours(), tmp_path / "colours.npz")
     recipe = tiny_recipe(data=f"npz:{tmp_path / 'colours.npz'}")
-    return Task(recipe=recipe, attacks=("grid-3x3x3",))
+    return Task(plan=recipe, attacks=("grid-3x3x3",))
 
 
 def attempt_at(task, runs, token, **changes):

@@ -14,9 +14,9 @@ import torch
 
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure.results import Results
 from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
+from upright.record_files import RecordFolder
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task, run_folder
 from upright.workers.folder_claim import newest_step, read_claim
@@ -35,10 +35,10 @@ RECIPE = Recipe(
     batch=8,
 )
 TASKS = [
-    Task(recipe=replace(RECIPE, seed=seed), attacks=("grid-3x3x3",), test_images=40)
+    Task(plan=replace(RECIPE, seed=seed), attacks=("grid-3x3x3",), test_images=40)
     for seed in range(4)
 ]
-DIVERGES = replace(TASKS[0], recipe=replace(RECIPE, learning_rate=1e30))
+DIVERGES = replace(TASKS[0], plan=replace(RECIPE, learning_rate=1e30))
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 
@@ -64,8 +64,8 @@ def cluster():
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     engine = LocalEngine(runs=folder / "runs", device=torch.device("cpu"))
-    assert make_missing(INVARIANCE, TASKS, engine, Results(folder / "results")) == ()
-    records = timeless(Results(folder / "results"))
+    assert make_missing(INVARIANCE, TASKS, engine, RecordFolder(folder / "results")) == ()
+    records = timeless(RecordFolder(folder / "results"))
     assert len(records) == len(TASKS)
     return records
 
@@ -101,13 +101,13 @@ def wait_for(condition, *, seconds=180):
 def drive(address, runs, results):
     """A driver, as a process of its own."""
     with ray_engine(runs=runs, address=address, checkpoint_every=KEPT_EVERY) as engine:
-        make_missing(INVARIANCE, TASKS, engine, Results(results))
+        make_missing(INVARIANCE, TASKS, engine, RecordFolder(results))
 
 
 def test_a_driver_that_was_killed_is_followed_by_one_that_finishes(
     tmp_path, cluster, undisturbed, monkeypatch, capsys
 ):
-    results, runs = Results(tmp_path / "results"), tmp_path / "runs"
+    results, runs = RecordFolder(tmp_path / "results"), tmp_path / "runs"
     driver = multiprocessing.get_context("spawn").Process(
         target=drive, args=(cluster.address, runs, results.folder)
     )
@@ -128,7 +128,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_finishes(
     after = {task: read_claim(run_folder(task, runs)) for task in TASKS}
     assert 0 < len(recorded) < len(TASKS)
     for task in TASKS:
-        assert (after[task] == before[task]) == (task.recipe.hash in recorded)
+        assert (after[task] == before[task]) == (task.plan.hash in recorded)
         assert after[task].step >= begun.get(task, 0)
     assert capsys.readouterr().err.count("grid-3x3x3") == len(TASKS) - len(recorded)
 
@@ -136,7 +136,7 @@ def test_a_driver_that_was_killed_is_followed_by_one_that_finishes(
 def test_a_node_that_dies_and_a_run_that_diverges_cost_no_record(
     tmp_path, cluster, undisturbed, capsys
 ):
-    results, runs = Results(tmp_path / "results"), tmp_path / "runs"
+    results, runs = RecordFolder(tmp_path / "results"), tmp_path / "runs"
     doomed = cluster.add_node(**NODE)
     killed = {}
 

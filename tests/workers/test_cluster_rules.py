@@ -14,9 +14,9 @@ from rich.console import Console
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli import main
 from upright.cli import reproduce as command
-from upright.measure.results import Results
 from upright.paper import INVARIANCE
 from upright.paper.missing import make_missing
+from upright.record_files import RecordFolder
 from upright.train import Pair
 from upright.workers import LocalEngine, Task, run_folder
 from upright.workers.progress import Doing, progress_table
@@ -88,7 +88,7 @@ def tasks(tmp_path, monkeypatch):
     register_tiny(monkeypatch)
     save_as_npz(colours(), tmp_path / "colours.npz")
     recipe = tiny_recipe(data=f"npz:{tmp_path / 'colours.npz'}", steps=3)
-    return [Task(recipe=replace(recipe, seed=seed), attacks=("grid-3x3x3",)) for seed in range(3)]
+    return [Task(plan=replace(recipe, seed=seed), attacks=("grid-3x3x3",)) for seed in range(3)]
 
 
 def engine(tmp_path, **options):
@@ -115,7 +115,7 @@ def raises(kind, text="no luck"):
 
 def test_a_task_is_given_up_when_so_many_attempts_were_in_vain(tmp_path, tasks, ray):
     ray.faults = [dies] * 3
-    said, results = [], Results(tmp_path / "results")
+    said, results = [], RecordFolder(tmp_path / "results")
     failures = engine(tmp_path, say=said.append, tries=3).run(tasks[:1], results.add)
     assert failures[0].task == tasks[0]
     assert failures[0].reason == "given up after 3 attempts: the worker died"
@@ -127,7 +127,7 @@ def test_a_task_is_given_up_when_so_many_attempts_were_in_vain(tmp_path, tasks, 
 
 def test_a_task_may_be_lost_any_number_of_times_while_it_gets_further(tmp_path, tasks, ray):
     ray.faults = [gets_further_and_dies, dies] * 10
-    results = Results(tmp_path / "results")
+    results = RecordFolder(tmp_path / "results")
     assert (
         make_missing(INVARIANCE, tasks[:1], engine(tmp_path, tries=2, progress=True), results) == ()
     )
@@ -138,7 +138,7 @@ def test_a_task_may_be_lost_any_number_of_times_while_it_gets_further(tmp_path, 
 @pytest.mark.parametrize(("kind", "attempts"), [(ValueError, 1), (OSError, 2), (RuntimeError, 2)])
 def test_what_the_recipe_is_to_blame_for_is_not_tried_again(tmp_path, tasks, ray, kind, attempts):
     ray.faults = [raises(kind)]
-    results = Results(tmp_path / "results")
+    results = RecordFolder(tmp_path / "results")
     failures = make_missing(INVARIANCE, tasks, engine(tmp_path), results)
     assert [failure.task for failure in failures] == ([tasks[0]] if attempts == 1 else [])
     assert len(ray.calls) == 2 + attempts
@@ -151,10 +151,10 @@ def pairs(tasks):
     fills = [("black", 0), ("reflection", 0), ("black", 1)]
     return [
         Task(
-            recipe=Pair(
+            plan=Pair(
                 oracle=False,
-                locnet=replace(tasks[seed].recipe, objective=f"LocNet({fill})"),
-                classifier=replace(tasks[seed].recipe, objective="std*"),
+                locnet=replace(tasks[seed].plan, objective=f"LocNet({fill})"),
+                classifier=replace(tasks[seed].plan, objective="std*"),
             ),
             attacks=("grid-3x3x3",),
         )
@@ -166,12 +166,12 @@ def test_tasks_that_need_the_same_run_follow_each_other(tmp_path, pairs, ray, mo
     at_once = []
 
     def noted(refs, **_):
-        at_once.append([run for ref in refs for run in ref[2][0].task.recipe.runs])
+        at_once.append([run for ref in refs for run in ref[2][0].task.plan.runs])
         return refs[:1], refs[1:]
 
     monkeypatch.setattr(ray, "wait", noted)
     ray.faults = [gets_further_and_dies]
-    found, expected = Results(tmp_path / "results"), Results(tmp_path / "expected")
+    found, expected = RecordFolder(tmp_path / "results"), RecordFolder(tmp_path / "expected")
     assert make_missing(INVARIANCE, pairs, engine(tmp_path, progress=True), found) == ()
     assert max(map(len, at_once)) == 4
     assert all(len(runs) == len(set(runs)) for runs in at_once)
@@ -194,7 +194,7 @@ def reaches(step, run):
     """A fault: one of the two runs of a pair has a checkpoint, and its worker dies."""
 
     def fault(attempt):
-        folder = folder_of(attempt.task.recipe.runs[run], attempt.runs) / "checkpoints"
+        folder = folder_of(attempt.task.plan.runs[run], attempt.runs) / "checkpoints"
         folder.mkdir(parents=True)
         (folder / f"{step:08d}.json").touch()
         dies(attempt)
@@ -215,7 +215,7 @@ def test_a_pair_gets_further_with_a_checkpoint_of_either_run(tmp_path, pairs, ra
 def test_storage_that_is_not_shared_stops_all(tmp_path, tasks, ray):
     ray.faults = [raises(NotSharedError, "the node x does not see")]
     with pytest.raises(NotSharedError, match="the node x does not see"):
-        engine(tmp_path).run(tasks, Results(tmp_path / "results").add)
+        engine(tmp_path).run(tasks, RecordFolder(tmp_path / "results").add)
     assert len(ray.calls) == 1
     assert len(ray.cancelled) == 2
     assert not list((tmp_path / "runs").iterdir())

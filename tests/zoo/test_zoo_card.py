@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from made_up import EVALUATION, made_up_record
+from made_up_records import EVALUATION, made_up_record
 from upright import evaluate, zoo
 from upright.cli import main
 from upright.data import load_data

@@ -56,23 +56,23 @@ def fetch(
     with _bars() as progress:
         done = fetch_set(name, via=via, source=source, mirror=mirror, progress=progress)
     when = "was already" if done.already else "is now"
-    tell(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.identities)}")
+    tell(f"{name} {when} in {done.folder}, checked; variant: {in_words(done.recognised)}")
     for line in _remarks(done):
         say(line)
 
 
 def _remarks(done: Fetched) -> Iterator[str]:
     """What to know of images that are not the official ones in the usual order."""
-    each = done.identities.items()
-    for split, identity in each:
-        if identity.variant == BY_MD5:
-            yield f"the content of {done.name} {split} has the SHA-256 {identity.content}"
-    if not all(identity.usual_order for _, identity in each):
+    each = done.recognised.items()
+    for split, found in each:
+        if found.variant == BY_MD5:
+            yield f"the content of {done.name} {split} has the SHA-256 {found.content}"
+    if not all(found.usual_order for _, found in each):
         yield (
             "its order is not that of the published records: the first N images are others, and so "
             "are poses that are drawn by an image's place; the whole set under a grid is the same"
         )
-    if done.already and any(identity.variant == "rebuilt" for _, identity in each):
+    if done.already and any(found.variant == "rebuilt" for _, found in each):
         yield f"to put the official files in its place, remove {done.folder} first"
 
 
@@ -88,7 +88,7 @@ def check(names: Annotated[tuple[Name, ...], tyro.conf.Positional] = (), /) -> N
         raise ValueError(f"no data set is in {cache_folder()}: run `upright data fetch NAME`")
     results = [check_set(name) for name in chosen]
     for result in results:
-        found = "; ".join(result.faults) or f"sound, {in_words(result.identities)}"
+        found = "; ".join(result.faults) or f"sound, {in_words(result.recognised)}"
         tell(f"{result.name}: {found} ({result.folder})")
     if not all(result.sound for result in results):
         print("fetch what is damaged again: `upright data fetch NAME`", file=sys.stderr)

@@ -16,8 +16,16 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from upright.checks import check_at_least_1, warn_if_classes_differ
 from upright.cli.messages import is_watched, one_voice, say
-from upright.cli.names import attack_help, data_help, model_help
-from upright.cli.options import STDOUT, parse_device, parse_space, run_families, writable
+from upright.cli.options import (
+    STDOUT,
+    attack_help,
+    data_help,
+    model_help,
+    parse_device,
+    parse_space,
+    run_families,
+    writable,
+)
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
@@ -38,8 +46,9 @@ from upright.measure import (
 )
 from upright.origin import commit
 from upright.paper import with_reported
-from upright.records import append
-from upright.report.saved import Shown, check_beside
+from upright.record_files import append
+from upright.report.exhibition import Shown
+from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
 from upright.warp import Fill, Interpolation
 
@@ -246,7 +255,7 @@ class Evaluate:
         return shown
 
     def _sizes(self) -> tuple[int | None, int | None]:
-        """Of the images: as told, or else as the run was trained, if they come in any size."""
+        """Resize and crop: as told, or else as the run was trained, if images come in any size."""
         told, trained = (self.resize, self.center_crop), self._trained
         if told != (None, None) or trained is None or not can_resize(self.data):
             return told

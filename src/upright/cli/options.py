@@ -1,4 +1,8 @@
-"""Options that several commands share, as text that people type, and what it means."""
+"""Options that several commands share, as text that people type, what it means, and its help.
+
+Help lists what is registered when it is asked for: commands write the calls of ``..._help`` into
+the annotations of their options, which are read that late.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,23 @@ from pathlib import Path
 
 import torch
 
+from upright.attacks import ATTACKS
 from upright.checks import warn_if_below_a_pixel
+from upright.data.registry import DATA_SETS
 from upright.factories import run_file
 from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
+from upright.models import NETWORKS, network_forms
+from upright.sources.registry import SOURCES
 from upright.space import Space
 
 __all__ = [
     "STDOUT",
+    "attack_help",
+    "data_help",
     "folder_name",
+    "model_help",
+    "network_help",
     "parse_device",
     "parse_seeds",
     "parse_space",
@@ -163,3 +175,33 @@ def _replaceable(path: Path) -> None:
         raise ValueError(f"{path} is no plain file; give the name of one")
     if not os.access(path, os.W_OK):
         raise ValueError(f"{path} may not be changed; give another file, or make it writable")
+
+
+def attack_help(before: str, after: str) -> str:
+    """Say in help which attacks there are."""
+    return f"{before}\n{ATTACKS.listing()}\n{after}"
+
+
+def data_help() -> str:
+    """Say in help which data sets there are."""
+    return f"The images, with their classes:\n{DATA_SETS.listing()}"
+
+
+def model_help() -> str:
+    """Say in help how models are named."""
+    return (
+        f"The classifier:\n{SOURCES.listing()}\n"
+        "It takes images in [0, 1] and gives logits. Files of models are programs, those of ONNX, "
+        "too: give only those that you trust."
+    )
+
+
+def network_help() -> str:
+    """Say in help which networks can be trained."""
+    network_forms()  # knows them all
+    return (
+        f"A network for small images:\n{NETWORKS.listing()}\n"
+        "Or your own, as FILE.py:FACTORY or package.module:FACTORY: a class or a function that "
+        "gives an nn.Module for images in [0, 1], called with classes= (or num_classes=) and "
+        "channels= (or in_channels=, in_chans=) where it has such parameters."
+    )

@@ -10,15 +10,14 @@ from tyro.conf import Positional, arg
 from upright.attacks import usual_grid
 from upright.checks import check_at_least_1
 from upright.cli.messages import is_watched
-from upright.cli.names import attack_help, data_help
-from upright.cli.options import parse_device, parse_space, writable
+from upright.cli.options import attack_help, data_help, parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
 from upright.evaluation import Precision
 from upright.measure import measure_oracle
 from upright.origin import commit
 from upright.paper import with_reported
-from upright.records import append
+from upright.record_files import append
 
 __all__ = ["oracle_command"]
 

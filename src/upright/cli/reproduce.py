@@ -19,7 +19,6 @@ from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
-from upright.measure.results import Results
 from upright.origin import commit
 from upright.paper import INVARIANCE as _PAPER
 from upright.paper import Layout
@@ -27,6 +26,7 @@ from upright.paper.missing import make_missing, missing_tasks
 from upright.paper.needs import figure_needs, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.paper.todo import todo_of
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
@@ -108,7 +108,7 @@ class Reproduce:
         commit()  # what is edited from now on is not what runs
         self._check()
         layouts = self._layouts()
-        results = Results.usual() if self.results is None else Results(self.results)
+        results = RecordFolder.usual() if self.results is None else RecordFolder(self.results)
         records = results.read()
         console = roomy_console()
         failed = False
@@ -163,7 +163,7 @@ class Reproduce:
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
         return missing_tasks(_PAPER, needs, records, seeds=self.seeds, precision=precision)
 
-    def _run(self, tasks: Sequence[Task], results: Results, engine: Engine) -> bool:
+    def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""
         failures = make_missing(_PAPER, tasks, engine, results, say=say)
         for failure in failures:

@@ -1,4 +1,4 @@
-"""Results as JSON."""
+"""What was measured, as JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _worst(result: AttackResult) -> dict[str, object]:
         "correct": result.correct.tolist(),
         "worst_pose": {
             name: result.worst_pose.values[:, column].tolist()
-            for name, column in result.worst_pose.chain.columns.items()
+            for name, column in result.worst_pose.chain.column_of.items()
         },
         "worst_loss": result.worst_loss.tolist(),
     }
@@ -90,7 +90,7 @@ def _derived(fooled: FooledPoses) -> dict[str, object]:
     return {
         "smallest_pose": {
             name: _or_null(smallest.pose.values[:, column])
-            for name, column in smallest.pose.chain.columns.items()
+            for name, column in smallest.pose.chain.column_of.items()
         },
         "smallest_size": _or_null(smallest.size),
         "accuracy_by_size": {"size": by_size.at.tolist(), "accuracy": by_size.accuracy.tolist()},

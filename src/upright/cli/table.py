@@ -1,4 +1,4 @@
-"""Results as tables for the terminal."""
+"""What was measured, as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _in_half_the_box(by_size: Curve) -> float:
 
 
 def _median_size(fooled: FooledPoses) -> str:
-    """Of the smallest pose that fools an image which is right as it is, where one does."""
+    """The median size of the smallest pose that fools an image which is right as it is."""
     sizes = fooled.smallest.size
     found = sizes[sizes.isfinite() & ~fooled.natural_fooled]
     return f"{float(found.median()):.2f}" if len(found) else "–"

@@ -37,7 +37,7 @@ def todo_table(todo: Todo) -> RenderableType:
 def _row(line: TodoLine) -> list[str]:
     first = line.tasks[0]
     name = str(first).rpartition(", seed ")[0]
-    seeds = ", ".join(str(task.recipe.main.seed) for task in line.tasks)
+    seeds = ", ".join(str(task.plan.main.seed) for task in line.tasks)
     kinds = dict.fromkeys(cost.basis for cost in line.costs)
     return [name, seeds, ", ".join(first.attacks), _time(line.costs), " and ".join(kinds)]
 
@@ -64,7 +64,7 @@ def _counts(*, runs: int, evaluations: int) -> str:
 
 
 def _time(costs: Iterable[Cost]) -> str:
-    """Of all that are known, in hours and minutes."""
+    """The time that all costs take which are known, in hours and minutes."""
     seconds = [cost.seconds for cost in costs if cost.seconds is not None]
     if not seconds:
         return "?"

@@ -9,8 +9,14 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from upright.cli.messages import is_watched, one_voice, say
-from upright.cli.names import data_help, network_help
-from upright.cli.options import folder_name, parse_device, parse_seeds, parse_space
+from upright.cli.options import (
+    data_help,
+    folder_name,
+    network_help,
+    parse_device,
+    parse_seeds,
+    parse_space,
+)
 from upright.objective import parse_objective
 from upright.terminal import tell
 from upright.train import Recipe, Speed, published, train_together

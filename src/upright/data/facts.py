@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from upright.data.known import SPLITS, KnownSet
 from upright.data.notes import Note
 from upright.data.raw import array_names
-from upright.data.recognise import BY_MD5, Identity, by_content, by_digests
+from upright.data.recognise import BY_MD5, Recognised, by_content, by_digests
 from upright.data.registry import Split
 from upright.files import write_whole
 
@@ -38,19 +38,19 @@ class Facts:
     """Where a stored set came from, and which variant each split is; nothing where unknown."""
 
     origin: str
-    identities: Mapping[Split, Identity]
+    recognised: Mapping[Split, Recognised]
     notes: Mapping[Split, Note] = field(default_factory=dict)
     """How the files of each split were when all of it was checked last."""
 
 
 def write_facts(folder: Path, known: KnownSet, facts: Facts) -> None:
     """Write them beside the arrays, whole or not at all."""
-    each = facts.identities.items()
+    each = facts.recognised.items()
     content = {
         "name": known.name,
         "origin": facts.origin,
-        "variant": {split: identity.variant for split, identity in each},
-        "content": {split: identity.content for split, identity in each},
+        "variant": {split: found.variant for split, found in each},
+        "content": {split: found.content for split, found in each},
         "sha256": {name: digest for _, one in each for name, digest in one.digests.items()},
         "noted": {split: note.to_json() for split, note in facts.notes.items()},
     }
@@ -64,14 +64,14 @@ def read_facts(folder: Path, known: KnownSet) -> Facts:
         origin = str(content["origin"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return Facts("unknown", {})
-    identities = _each(lambda split: _identity(known, split, content))
+    recognised = _each(lambda split: _recognised(known, split, content))
     # Half of a set is no set: what is missing or damaged in one split makes the other doubtful.
-    whole = identities if len(identities) == len(SPLITS) else {}
+    whole = recognised if len(recognised) == len(SPLITS) else {}
     return Facts(origin, whole, _each(lambda split: Note.from_json(content["noted"][split])))
 
 
 def _each(read: Callable[[Split], _Read]) -> dict[Split, _Read]:
-    """What can be read, by split."""
+    """Read something of each split; one of which it cannot be read is left out."""
     found: dict[Split, _Read] = {}
     for split in SPLITS:
         with suppress(LookupError, TypeError, AttributeError):
@@ -79,7 +79,7 @@ def _each(read: Callable[[Split], _Read]) -> dict[Split, _Read]:
     return found
 
 
-def _identity(known: KnownSet, split: Split, content: Any) -> Identity:
+def _recognised(known: KnownSet, split: Split, content: Any) -> Recognised:
     digests = {name: str(content["sha256"][name]) for name in array_names(split)}
     usual = by_digests(known, split, digests)
     if usual is not None:
@@ -88,4 +88,4 @@ def _identity(known: KnownSet, split: Split, content: Any) -> Identity:
     found = by_content(known, split, sum_, digests)
     if found is None and variant != BY_MD5:
         raise LookupError(f"no variant of {known.name} is called {variant!r}")
-    return found or Identity(known.name, BY_MD5, sum_, digests, usual=None)
+    return found or Recognised(known.name, BY_MD5, sum_, digests, usual=None)

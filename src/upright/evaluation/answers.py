@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from upright.checks import Model, check_numbers
-from upright.evaluation.score import Predictor, named_image, rank
+from upright.evaluation.score import Predictor, named_image, severity
 from upright.pose import Pose
 from upright.tiles import Room, images_at_once
 from upright.warp import warp
@@ -67,4 +67,4 @@ def _ask(predictor: Predictor, place: int, image: Tensor, label: Tensor, poses: 
     logits = torch.cat(parts)
     check_numbers(logits, lambda at: named_image(place, poses[at[0]]))
     most, predicted = logits.softmax(1).max(1)
-    return Answers(predicted, most, rank(logits, label.expand(len(logits))).argmax())
+    return Answers(predicted, most, severity(logits, label.expand(len(logits))).argmax())

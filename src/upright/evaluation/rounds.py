@@ -18,7 +18,7 @@ _EARLY = 4
 
 @dataclass(frozen=True)
 class Driven:
-    """What became of each image."""
+    """What a search in rounds found of each image."""
 
     rounds: Rounds
     """Where the search ended, of the images that stayed."""

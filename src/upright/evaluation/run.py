@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,42 +13,24 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from torch import Tensor
 
 from upright import checks
-from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
+from upright.attacks import Attack
+from upright.evaluation.examination import Examination
 from upright.evaluation.oracle import Oracle, oracle_in
-from upright.evaluation.outcome import outcome
 from upright.evaluation.question import Question
-from upright.evaluation.result import Evaluation
-from upright.evaluation.rounds import Driven, drive
-from upright.evaluation.score import (
-    Move,
-    Notes,
-    Predictor,
-    WorstLoss,
-    is_fooled,
-    loss_of,
-    named_image,
-    or_as_it_is,
-    rank,
-)
-from upright.evaluation.state import Piece, State, checksum
+from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
+from upright.evaluation.score import Move, Predictor
+from upright.evaluation.state import State
 from upright.evaluation.state_files import StateFiles
-from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
-from upright.evaluation.survival import HardestFirst, has_zero, survivors
-from upright.fooled import pack_bits
+from upright.evaluation.stream import Data, chunks, count_images, cuts
+from upright.fooled import FooledPoses
 from upright.modes import climbing
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
-from upright.tiles import Room, images_at_once
-from upright.warp import Fill, Interpolation, Resampling, warp
+from upright.tiles import Room
+from upright.warp import Fill, Interpolation
 
 __all__ = ["evaluate", "examine"]
-
-_FIRST, _TWICE = 64, 16
-"""Images that a model is asked about before all, and some of them once more."""
-_ROUNDING = 1e-4
-"""Of logits in float32 on a CPU, as a part of the largest; see docs/evaluate.md."""
-_OTHER_DATA = "the state belongs to other data; remove it or name another file"
 
 
 def evaluate(
@@ -167,7 +147,7 @@ def examine(
         climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
-        examination = _Examination(question, predictor, _move(oracle, question), kept)
+        examination = Examination(question, predictor, _move(oracle, question), kept)
         examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)
@@ -176,215 +156,13 @@ def examine(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return outcome(kept, question, examination.space, oracle=oracle is not None)
-
-
-@dataclass
-class _Examination:
-    """One pass over the data: what it asks, whom it asks, and what it found so far."""
-
-    question: Question
-    predictor: Predictor
-    move: Move
-    kept: State
-    classes: int = 0
-    hardest: dict[str, HardestFirst] = field(default_factory=dict)
-    cut_at: int | None = None
-    seen: set[int] = field(default_factory=set)
-    space: Space | None = None
-    """With limits that fit the images, once there were any."""
-
-    def unfinished(
-        self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
-    ) -> Iterator[Chunk]:
-        """Pass on the chunks still to be measured, checked and on the device.
-
-        Of several ranks each gets the next one when it asks for it: none waits for a slower one.
-        """
-        known, claims = dict(self.kept.pieces), ranks.claims()
-        mine, turn = next(claims), 0
-        for chunk in source:
-            checks.check_layout(chunk.images)
-            checks.check_float_images(chunk.images)
-            checks.check_pixels(chunk.images)
-            place = device or chunk.images.device
-            placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
-            if chunk.start == 0:
-                self._meet_model(placed)
-            checks.check_labels(chunk.labels, len(chunk), self.classes)
-            self._look_at_classes(chunk)
-            piece = known.pop(chunk.start, None)
-            if piece is not None and piece.checksum != checksum(chunk):
-                raise ValueError(_OTHER_DATA)
-            if piece is None and turn == mine:
-                yield placed
-                mine = next(claims)
-            else:
-                self.predictor.advance(len(chunk) * self.question.passes_per_image)
-            turn += piece is None
-        if known:
-            raise ValueError(_OTHER_DATA)
-
-    def _meet_model(self, chunk: Chunk) -> None:
-        """Look at the model's first answers, and set how many images it gets at once."""
-        self.space = self.question.space_for(chunk.images)
-        self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
-        # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
-        still = self.question.space.zeros(1)
-        first = _on_canvas(chunk.images[:_FIRST], self.question)
-        _check_identity(first, still, self.question)
-        few = self.move(first, still)
-        logits = self.predictor.peek(few)
-        checks.check_numbers(logits, lambda at: named_image(at[0], still[0]))
-        checks.warn_if_probabilities(logits)
-        checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
-        self.classes = logits.shape[1]
-        checks.check_top(self.question.top, self.classes)
-        first = self.kept.once("first_logits", logits.float())
-        if not _alike(first, logits, roughly=self.kept.knows_model):
-            raise ValueError(
-                "the state belongs to another model or other data; remove it or name another file"
-            )
-
-    def _look_at_classes(self, chunk: Chunk) -> None:
-        """Tell whether the images up to a limit are of more than one class, once all were seen."""
-        if self.cut_at is not None and self.classes > 1:
-            self.seen |= set(chunk.labels.unique().tolist())
-            if chunk.start + len(chunk) == self.cut_at:
-                checks.warn_if_one_class(self.seen, self.cut_at)
-
-    def measure(self, chunk: Chunk) -> Piece:
-        """Measure one chunk under the zero pose and under each attack."""
-        piece, began = Piece(len(chunk)), time.perf_counter()
-        space = self.question.space_for(chunk.images)
-        score = WorstLoss(
-            self.predictor,
-            _on_canvas(chunk.images, self.question),
-            chunk.labels.long(),
-            self.move,
-            partial(rank, top=self.question.top),
-            None if self.question.only_accuracy else Notes(),
-            torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
-        )
-        natural = score(space.zeros(1, 1))[0]
-        piece.keep(
-            labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
-        )
-        for name, attack in self.question.attacks.items():
-            began_attack, passes = time.perf_counter(), self.predictor.passes
-            generator = self.question.generator(attack, chunk.start)
-            if self.question.only_accuracy and isinstance(attack, CandidateSearch):
-                poses = attack.candidates(space, len(chunk), generator=generator)
-                hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
-                with_zero = self.question.include_identity or has_zero(poses)
-                fallen = is_fooled(natural) & with_zero
-                piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
-            elif self.question.only_accuracy and isinstance(attack, RoundSearch):
-                fallen = is_fooled(natural) & self.question.include_identity
-                found = self._drive(piece, name, score, space, generator, ~fallen)
-                piece.keep(**{f"{name}/fooled": found.fooled | fallen})
-            else:
-                self._keep_worst(piece, name, score.with_own_notes(), natural, space, generator)
-            piece.totals[f"{name}/passes"] = self.predictor.passes - passes
-            piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
-        piece.totals["seconds"] = time.perf_counter() - began
-        return piece
-
-    def _keep_worst(
-        self,
-        piece: Piece,
-        name: str,
-        score: WorstLoss,
-        natural: Tensor,
-        space: Space,
-        generator: torch.Generator,
-    ) -> None:
-        """Search for the worst pose of each image; of poses that all share, note all that fool."""
-        attack, count = self.question.attacks[name], len(score.labels)
-        if isinstance(attack, CandidateSearch):
-            poses = attack.candidates(space, count, generator=generator)
-            values = score(poses)
-            worst = pick_worst(poses, values)
-            if attack.shared:
-                piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
-                self.kept.once(f"{name}/grid", poses[:, 0].values)
-        elif isinstance(attack, RoundSearch):
-            everyone = torch.ones_like(score.labels, dtype=torch.bool)
-            worst = self._drive(piece, name, score, space, generator, everyone).rounds.worst()
-        else:
-            worst = attack.search(score, space, count, generator=generator)
-        if self.question.include_identity:
-            worst = or_as_it_is(worst, natural)
-        piece.keep(
-            **{
-                f"{name}/fooled": is_fooled(worst.score),
-                f"{name}/pose": worst.pose.values,
-                f"{name}/loss": loss_of(worst.score),
-            }
-        )
-        if not self.question.only_accuracy:
-            piece.keep(**{f"{name}/class": score.class_at(worst)})
-
-    def _drive(
-        self,
-        piece: Piece,
-        name: str,
-        score: WorstLoss,
-        space: Space,
-        generator: torch.Generator,
-        alive: Tensor,
-    ) -> Driven:
-        """Search in rounds, and keep which images are safe by the slopes that were seen."""
-        attack, count = self.question.attacks[name], len(score.labels)
-        assert isinstance(attack, RoundSearch)
-        rounds = attack.begin(space, count, generator=generator)
-        passes, top, leave = attack.passes_per_image, self.question.top, self.question.only_accuracy
-        found = drive(score, rounds, alive, passes, top=top, leave=leave)
-        if found.safe is not None and found.safe_early is not None:
-            piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
-        return found
-
-
-def _on_canvas(images: Tensor, question: Question) -> Tensor:
-    """Images with the canvas around them; a zero pose changes nothing else."""
-    if not question.canvas:
-        return images
-    return warp(images, Pose.zeros(1), fill=question.fill, canvas=question.canvas)
-
-
-def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
-    """Check that families of a user's own leave images as they are at their zero."""
-    if not still.chain.code_digest:
-        return
-    seen = Resampling(question.fill, view=question.view)
-    if not seen(images, still).equal(seen(images, Pose.zeros(1))):
-        raise ValueError(
-            f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
-            "identity, bit for bit: grids, draws and natural accuracy rely on it"
-        )
+    return _outcome(kept, question, examination.space, oracle=oracle is not None)
 
 
 def _move(oracle: Oracle | None, question: Question) -> Move:
     """What shows a model images under poses; an oracle sees to that itself."""
     way = question.resampling
     return way if oracle is None else partial(oracle.move, resampling=way)
-
-
-def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
-    """Whether a model answers as it did, up to rounding; older states have fewer answers."""
-    answers = logits[: len(kept)].float().cpu()
-    if kept.shape != answers.shape or kept.dtype != torch.float32:
-        return False
-    # Rounding is coarse in half precision, and on a GPU, which may take float32 for less.
-    if roughly or logits.is_cuda or logits.dtype in (torch.float16, torch.bfloat16):
-        return torch.allclose(kept, answers, rtol=0.02, atol=0.02)
-    largest = kept[kept.isfinite()].abs().max() if kept.isfinite().any() else 0.0
-    return torch.allclose(kept, answers, rtol=0, atol=_ROUNDING * float(largest))
-
-
-def _batch_size(images: Tensor) -> int:
-    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
-    return images_at_once(images, 8192 if images.is_cuda else 128)
 
 
 def _device(model: object, device: torch.device | str | None) -> torch.device | None:
@@ -408,3 +186,51 @@ def _bar(show: bool, images: int | None, question: Question) -> Iterator[Callabl
     with Progress(*columns, console=console, disable=not show) as bar:
         task = bar.add_task("evaluating", total=total)
         yield lambda passes: bar.advance(task, passes)
+
+
+def _outcome(kept: State, question: Question, space: Space | None, *, oracle: bool) -> Evaluation:
+    """Put together what the pieces of a state say; ``oracle`` is whether they are of one.
+
+    ``space`` is the question's with limits that fit the images, if there were any.
+    """
+    if space is None or not kept.pieces:
+        raise ValueError("the data set is empty: there is nothing to evaluate")
+    return Evaluation(
+        natural_correct=~kept.joined("natural_fooled"),
+        natural_loss=kept.joined("natural_loss"),
+        labels=kept.joined("labels"),
+        classes=kept.constants["first_logits"].shape[1],
+        attacks={name: _attack_result(kept, name, space) for name in question.attacks},
+        seconds=kept.total("seconds"),
+        oracle=oracle,
+        top=question.top,
+    )
+
+
+def _attack_result(kept: State, name: str, space: Space) -> AttackResult:
+    pose, correct = kept.optional(f"{name}/pose"), ~kept.joined(f"{name}/fooled")
+    return AttackResult(
+        attack=name,
+        correct=correct,
+        worst_pose=None if pose is None else Pose(pose, space.chain),
+        worst_loss=kept.optional(f"{name}/loss"),
+        worst_class=kept.if_whole(f"{name}/class"),
+        fooled=_fooled(kept, name, space),
+        forward_passes=int(kept.total(f"{name}/passes")),
+        seconds=kept.total(f"{name}/seconds"),
+        estimate=_estimate(kept, name, correct),
+    )
+
+
+def _estimate(kept: State, name: str, correct: Tensor) -> SlopeEstimate | None:
+    safe, early = kept.if_whole(f"{name}/safe"), kept.if_whole(f"{name}/safe_early")
+    if safe is None or early is None:
+        return None
+    return SlopeEstimate(safe & correct, early, early & ~correct)
+
+
+def _fooled(kept: State, name: str, space: Space) -> FooledPoses | None:
+    grid, bits = kept.constants.get(f"{name}/grid"), kept.optional(f"{name}/bits")
+    if grid is None or bits is None:
+        return None
+    return FooledPoses(Pose(grid, space.chain), bits, kept.joined("natural_fooled"))

@@ -20,15 +20,15 @@ from upright.warp import warp
 
 __all__ = [
     "Move",
-    "Notes",
     "Predictor",
+    "SeenClasses",
     "WorstLoss",
     "is_fooled",
     "loss_of",
     "may_be_fooled",
     "named_image",
     "or_as_it_is",
-    "rank",
+    "severity",
 ]
 
 Move = Callable[[Tensor, Pose], Tensor]
@@ -40,7 +40,7 @@ _RIGHT = 1000.0
 _MOST = _RIGHT - 1
 
 
-def rank(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
+def severity(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     """Order poses as the paper does: first misclassified or not, then by cross-entropy.
 
     Misclassified: the loss. Correct, which is that the true class is among the ``top`` largest
@@ -59,12 +59,12 @@ def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
 
 
 def is_fooled(value: Tensor) -> Tensor:
-    """Say from the rank whether the pose is misclassified."""
+    """Say from the severity whether the pose is misclassified."""
     return value >= 0
 
 
 def may_be_fooled(value: Tensor, top: int) -> Tensor:
-    """Say from the rank whether the loss is as high as that of a wrong answer can be.
+    """Say from the severity whether the loss is as high as that of a wrong answer can be.
 
     There ``top`` classes are at least as probable as the true one, whose probability then is at
     most 1 / (``top`` + 1).
@@ -73,12 +73,12 @@ def may_be_fooled(value: Tensor, top: int) -> Tensor:
 
 
 def loss_of(value: Tensor) -> Tensor:
-    """Give the cross-entropy back from the rank."""
+    """Give the cross-entropy back from the severity."""
     return torch.where(is_fooled(value), value, value + _RIGHT)
 
 
 def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
-    """Take the zero pose, of this rank, for images to which it does more than what was found."""
+    """Take the zero pose, of this severity, where it does more to an image than what was found."""
     worse = natural > worst.score
     pose = torch.where(worse[:, None], 0.0, worst.pose.values)
     return WorstCase(
@@ -119,41 +119,42 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class Notes:
+class SeenClasses:
     """The class of every answer: what was seen at a worst pose need not be asked again."""
 
     answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
-    """Of images by their rows: the rank, and the class of the largest logit."""
+    """Of images by their rows: the severity, and the class of the largest logit."""
 
-    def class_at(self, ranks: Tensor) -> Tensor | None:
-        """Give the class at the answer of this rank to each image; None where one has no such."""
+    def class_at(self, severities: Tensor) -> Tensor | None:
+        """Give each image's class at its answer of this severity; None where one has no such."""
         if not self.answers:
             return None
         rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
-        its = values == ranks[rows]  # of all answers at once: each look at a mask waits for a GPU
-        found = torch.full_like(ranks, -1, dtype=torch.int64)
+        # Of all answers at once: each look at a mask waits for a GPU.
+        its = values == severities[rows]
+        found = torch.full_like(severities, -1, dtype=torch.int64)
         found[rows[its]] = classes[its]
         return found if (found >= 0).all() else None
 
 
 @dataclass(frozen=True)
 class WorstLoss:
-    """A score (see ``attacks.Score``) for a chunk of images: the rank of the model's answer."""
+    """A score (see ``attacks.Score``) for a chunk of images: the severity of the model's answer."""
 
     predictor: Predictor
     images: Tensor
     labels: Tensor
     move: Move = warp
-    value: Callable[[Tensor, Tensor], Tensor] = rank
+    value: Callable[[Tensor, Tensor], Tensor] = severity
     """What logits and labels are worth."""
-    notes: Notes | None = None
+    seen: SeenClasses | None = None
     """Where classes are kept, if they are."""
     places: Tensor | None = None
     """Of the images in the data."""
 
     def __call__(self, pose: Pose) -> Tensor:
         predictor, device = self.predictor, self.images.device
-        tiles = Tiles(predictor.room, len(self.images), device, self._ranks, predictor.count)
+        tiles = Tiles(predictor.room, len(self.images), device, self._of_tile, predictor.count)
         values = tiles(pose)
         check_numbers(values, partial(self._which, pose))
         return values
@@ -163,19 +164,19 @@ class WorstLoss:
         places = None if self.places is None else self.places[rows]
         return replace(self, images=self.images[rows], labels=self.labels[rows], places=places)
 
-    def with_own_notes(self) -> WorstLoss:
-        """Keep apart what is noted from now on, if anything is."""
-        return self if self.notes is None else replace(self, notes=Notes([*self.notes.answers]))
+    def with_own_seen(self) -> WorstLoss:
+        """Keep apart the classes that are seen from now on, if any are kept."""
+        return self if self.seen is None else replace(self, seen=SeenClasses([*self.seen.answers]))
 
     def class_at(self, worst: WorstCase) -> Tensor:
-        """Give the class at what an attack found: as noted, or else asked once more."""
-        ranks = worst.score.to(self.images.device)
-        noted = None if self.notes is None else self.notes.class_at(ranks)
-        return self.predicted(worst.pose) if noted is None else noted
+        """Give the class at what an attack found: as it was seen, or else asked once more."""
+        severities = worst.score.to(self.images.device)
+        known = None if self.seen is None else self.seen.class_at(severities)
+        return self.predicted(worst.pose) if known is None else known
 
     def predicted(self, pose: Pose) -> Tensor:
         """Ask for the class of the largest logit under a pose of each image."""
-        return replace(self, value=lambda logits, _: logits.argmax(1), notes=None)(pose)
+        return replace(self, value=lambda logits, _: logits.argmax(1), seen=None)(pose)
 
     def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""
@@ -183,16 +184,16 @@ class WorstLoss:
         shared = (*at[:-1], 0) if pose.shape[-1] == 1 else at
         return named_image(place, pose[shared])
 
-    def _ranks(self, pose: Pose, rows: slice) -> Tensor:
-        """Rank one tile."""
+    def _of_tile(self, pose: Pose, rows: slice) -> Tensor:
+        """Give the values of one tile of poses and images."""
         images, labels = self.images[rows], self.labels[rows]
         moved = self.move(images, pose)
         asked = moved.flatten(0, -4)
         logits, tries = self.predictor(asked), len(asked) // len(labels)
         value = self.value(logits, labels.repeat(tries))
-        if self.notes is not None:
+        if self.seen is not None:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
-            self.notes.answers.append((row, value.detach(), logits.detach().argmax(1)))
+            self.seen.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
 
 

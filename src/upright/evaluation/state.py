@@ -57,7 +57,7 @@ class State:
 
     @property
     def digest(self) -> str:
-        """Of the constants, the model's first answers among them."""
+        """The digest of the constants, the model's first answers among them."""
         return _digest({}, self.constants)
 
     @property
@@ -66,7 +66,7 @@ class State:
         return self.question.get("model") not in (None, asdict(NOBODY))
 
     def part(self, starts: Iterable[int]) -> State:
-        """Give some pieces alone."""
+        """Give the state with some of its pieces alone, by where they start."""
         pieces = {start: self.pieces[start] for start in starts}
         return State(self.question, pieces, self.constants)
 

@@ -66,7 +66,7 @@ class StateFiles:
         return state
 
     def save(self, state: State, chunk: Chunk) -> None:
-        """Write one file, after one more chunk."""
+        """Write what was measured to a file, after one more chunk."""
         if self.path is None:
             return
         state.pieces[chunk.start].checksum = checksum(chunk)
@@ -98,7 +98,7 @@ class StateFiles:
             file.unlink(missing_ok=True)
 
     def finish(self, state: State) -> None:
-        """Leave one file, with all of it."""
+        """Write all that was measured into one file, and remove the others."""
         if self.path is None:
             return
         try:

@@ -89,7 +89,7 @@ class Axis:
 
     @property
     def reach(self) -> float:
-        """The larger limit, whichever way."""
+        """How far the axis goes from zero, in the direction in which it goes further."""
         return max(-self.low, self.high)
 
     @property
@@ -201,7 +201,7 @@ class Axis:
 
     @property
     def _plain_unit(self) -> str:
-        """Of values, which are never relative to the image."""
+        """The unit of values, which are never relative to the image."""
         return "px" if self.unit == "%" else self.unit
 
     def _read(self, text: str) -> tuple[float, str]:

@@ -93,8 +93,8 @@ class Spatial(Family):
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         """Give where points go, P x 3 x 3, for poses P x axes; see ``matrix_of``."""
 
-    def inverse(self, values: Tensor, size: Size) -> Tensor:
-        """Give where pixels come from."""
+    def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
+        """Give where pixels come from: the inverse of ``matrix``."""
         if self.additive:
             return self.matrix(-values, size)
         return matrix_inverse(self.matrix(values, size))
@@ -168,10 +168,10 @@ def family(kind: _Kind) -> _Kind:
     return kind
 
 
-Entry = Tensor | float
+Element = Tensor | float
 
 
-def matrix_of(*rows: Sequence[Entry]) -> Tensor:
+def matrix_of(*rows: Sequence[Element]) -> Tensor:
     """Put matrices together, P x 3 x 3, from two or three rows of numbers and tensors of P values.
 
     Without a third row it is 0, 0, 1.

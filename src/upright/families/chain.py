@@ -61,13 +61,13 @@ class Stage:
         """Where points go, for the columns of this stage: P x 3 x 3."""
         return _product([_checked(each, each.matrix(own, size)) for each, own in self._own(values)])
 
-    def inverse(self, values: Tensor, size: Size) -> Tensor:
-        """Where pixels come from."""
-        maps = [_checked(each, each.inverse(own, size)) for each, own in self._own(values)]
+    def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
+        """Where pixels come from, for the columns of this stage: P x 3 x 3."""
+        maps = [_checked(each, each.inverse_matrix(own, size)) for each, own in self._own(values)]
         return _product(maps[::-1])
 
     def apply(self, images: Tensor, values: Tensor) -> Tensor:
-        """Change pixels."""
+        """Change the values of pixels by the one family of this stage."""
         (only,) = self.families
         assert isinstance(only, OfPixels)
         changed = only.apply(images, values)
@@ -127,17 +127,17 @@ class Chain:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the families."""
+        """The names of the families, in their order."""
         return tuple(each.name for each in self.families)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """Of all families, in their order: a column of a pose each."""
+        """The axes of all families, in their order: a column of a pose each."""
         return tuple(axis for each in self.families for axis in each.axes)
 
     @cached_property
-    def columns(self) -> dict[str, int]:
-        """Where each axis lies, by its name."""
+    def column_of(self) -> dict[str, int]:
+        """Which column of a pose each axis is, by its name."""
         return {axis.name: place for place, axis in enumerate(self.axes)}
 
     @cached_property
@@ -177,9 +177,9 @@ class Chain:
         """Where points go, P x 3 x 3, for poses P x axes."""
         return self._only_stage.matrix(values, size)
 
-    def inverse(self, values: Tensor, size: Size) -> Tensor:
+    def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
         """Where pixels come from, P x 3 x 3."""
-        return self._only_stage.inverse(values, size)
+        return self._only_stage.inverse_matrix(values, size)
 
     @property
     def _only_stage(self) -> Stage:

@@ -109,7 +109,7 @@ class _PlacedSearch(_Placed):
         before = self.place.before
 
         def of_all(pose: Pose) -> Tensor:
-            """Those before are worth nothing, and cost nothing."""
+            """Score all images; those before this part are worth nothing, and cost nothing."""
             asked = pose if pose.shape[-1] == 1 else pose[..., before:]
             return F.pad(score(asked), (before, 0))
 

@@ -2,14 +2,20 @@
 
 from upright.measure.doubts import doubts
 from upright.measure.guest import Guest
-from upright.measure.measured import Loaded, Measured, load, measure
+from upright.measure.measured import (
+    Loaded,
+    Measured,
+    in_precision,
+    load,
+    load_images,
+    measure,
+    question_of_run,
+    record_of,
+)
 from upright.measure.oracle import measure_oracle
-from upright.measure.record import record_of
-from upright.measure.results import Results
 from upright.measure.run import measure_run
 from upright.measure.save import check_can_save, choose_shown, save_answers
 from upright.measure.subject import FinishedRun, Subject, is_run
-from upright.measure.taken import in_precision, load_images, question_of_run
 from upright.measure.to_zoo import add_to_zoo
 
 __all__ = [
@@ -17,7 +23,6 @@ __all__ = [
     "Guest",
     "Loaded",
     "Measured",
-    "Results",
     "Subject",
     "add_to_zoo",
     "check_can_save",

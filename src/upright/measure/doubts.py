@@ -44,7 +44,10 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
 
 
 def _is_seen(trained: Trained, data_name: str, data: LabelledImages) -> bool:
-    """By their digest, or, since that of some of them is another, by a name that has no parts."""
+    """Whether a run was trained on these images: by their digest, or a name that has no parts.
+
+    The name, since the digest of some of them is another.
+    """
     same_name = trained.recipe.data == data_name and not has_parts(data_name)
     return same_name or trained.data_digest == data.digest()
 

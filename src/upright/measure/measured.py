@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
+from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
-from upright.data import LabelledImages
+from upright.data import LabelledImages, Split, load_data
+from upright.data.raw import RawSplit, split_digests
+from upright.data.recognise import Recognised
+from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
+from upright.evaluation.composed import each_network
 from upright.measure.guest import Guest
-from upright.measure.record import record_of
 from upright.measure.subject import FinishedRun, Subject
-from upright.measure.taken import in_precision, load_images
+from upright.models import in_half_precision
+from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
 from upright.sources import load_model
+from upright.train import Plan
 
-__all__ = ["Loaded", "Measured", "load", "measure"]
+__all__ = [
+    "Loaded",
+    "Measured",
+    "digests_of",
+    "in_precision",
+    "load",
+    "load_images",
+    "measure",
+    "question_of_run",
+    "record_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +89,7 @@ def load(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """A finished evaluation, and of what."""
+    """A finished evaluation, and what was evaluated."""
 
     loaded: Loaded
     """With the model in the precision in which it was evaluated."""
@@ -113,3 +131,115 @@ def measure(
         ranks=ranks,
     )
     return Measured(loaded=replace(loaded, model=model), evaluation=evaluation)
+
+
+def question_of_run(plan: Plan, asked: Question | None = None) -> Question:
+    """Ask on images of the size that a run trained on; by default the paper's question.
+
+    The attack uncovers what a LocNet was trained to look at, where there is one.
+    """
+    asked, run = asked or Question(), plan.main
+    return replace(
+        asked,
+        resize=run.resize,
+        center_crop=run.center_crop,
+        view=run.view,
+        fill=plan.locnet_fill or asked.fill,
+    )
+
+
+def load_images(question: Question, data: str) -> LabelledImages:
+    """Load the images that are asked for, of data by name."""
+    return load_data(
+        data,
+        split=question.split,
+        limit=question.limit,
+        resize=question.resize,
+        center_crop=question.center_crop,
+    )
+
+
+def in_precision(question: Question, model: Model) -> Model:
+    """Give the model in the precision in which it is to be evaluated.
+
+    Of a two-stage model that is each network, by its own kernels where it has such. The pose
+    between them, and the warp by it, stay in float32: a pose in half precision would be a grid.
+    What float16 does to a LocNet's outputs is a small part of its own error, which a test
+    holds: 2⁻¹¹ of the limits are 0.015 degrees and 0.0015 px. In bfloat16 it is eight times so.
+    """
+    precision = question.precision
+    if precision == "float32":
+        return model
+    return each_network(model, lambda network: in_half_precision(network, precision))
+
+
+def record_of(
+    subject: Subject,
+    evaluation: Evaluation,
+    *,
+    data_name: str,
+    data: LabelledImages,
+    question: Question,
+    device: torch.device,
+) -> Record:
+    """Give the record of an evaluation that has just been done.
+
+    Args:
+        subject: the run that was evaluated, or the two, or another model.
+        evaluation: what was measured.
+        data_name: the data as they were asked for, such as ``cifar10`` or ``npz:FILE``.
+        data: the images that were evaluated.
+        question: what the evaluation was asked.
+        device: where it was evaluated.
+    """
+    origin, asked = origin_on(device), question.for_record()
+    found = recognise_any(question.split, _raw(data))
+    known = None if found is None else found.name
+    results = evaluation.attacks
+    measured = {"nat": evaluation.natural_accuracy}
+    measured |= {name: result.accuracy for name, result in results.items()}
+    assert evaluation.oracle == subject.is_oracle
+    return Record(
+        **subject.told(),
+        dataset=known or data_name,
+        evaluation=asked | ({"weights": "bfloat16"} if subject.packed else {}),
+        measured=measured,
+        images=len(evaluation),
+        reported={},
+        evaluate_seconds=evaluation.seconds,
+        forward_passes=len(evaluation) + sum(each.forward_passes for each in results.values()),
+        data_digest=digests_of(data, question.split),
+        commit=origin.commit,
+        versions=origin.versions,
+        hardware=origin.hardware,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        data_variant=None if found is None else str(found),
+        data_content=_content(found, question.split, results),
+    )
+
+
+def digests_of(data: LabelledImages, split: Split) -> dict[str, str]:
+    """Give the SHA-256 of the images and of the labels."""
+    return split_digests(split, _raw(data))
+
+
+def _raw(data: LabelledImages) -> RawSplit:
+    return RawSplit(data.images.cpu().numpy(), data.labels.cpu().numpy())
+
+
+def _content(
+    found: Recognised | None, split: Split, attacks: Iterable[str]
+) -> dict[str, str] | None:
+    """Digests of the images in the usual order, where another order measures the same."""
+    if found is None or found.usual_order or not all(map(_shares_poses, attacks)):
+        return None
+    return dict(found.usual or {f"{split}_content": found.content})
+
+
+def _shares_poses(attack: str) -> bool:
+    """Whether all images try the same poses: what is drawn depends on an image's place."""
+    try:
+        search = parse_attack(attack)
+    except ValueError:  # one without a name, of which nothing is known
+        return False
+    return isinstance(search, CandidateSearch) and search.shared

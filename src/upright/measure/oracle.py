@@ -11,9 +11,8 @@ import torch
 from upright.attacks import Attack
 from upright.evaluation import Oracle, Precision
 from upright.evaluation.question import named_attacks
-from upright.measure.measured import Loaded, Measured, measure
+from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
 from upright.measure.subject import FinishedRun
-from upright.measure.taken import load_images, question_of_run
 from upright.sources import load_locator, load_model
 from upright.space import Space
 from upright.train import RunDirectory

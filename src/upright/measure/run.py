@@ -13,21 +13,20 @@ import torch
 from upright.checks import Model
 from upright.evaluation import Precision, Question
 from upright.evaluation.question import named_attacks
-from upright.measure.measured import Loaded, Measured, measure
+from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
 from upright.measure.subject import FinishedRun
-from upright.measure.taken import load_images, question_of_run
 from upright.train import Plan
 
 __all__ = ["evaluation_precision", "measure_run", "questions_of", "state_name"]
 
 
-def evaluation_precision(recipe: Plan) -> Precision:
+def evaluation_precision(plan: Plan) -> Precision:
     """In which precision a run is evaluated: in float32, or half of it if it was trained so."""
-    return "float32" if recipe.main.precision == "float32" else "float16"
+    return "float32" if plan.main.precision == "float32" else "float16"
 
 
 def questions_of(
-    recipe: Plan,
+    plan: Plan,
     attacks: Sequence[str],
     precision: Precision,
     limit: int | None = None,
@@ -42,7 +41,7 @@ def questions_of(
     listed = {name: attack for name, attack in named.items() if not attack.climbs}
     climbing = {name: attack for name, attack in named.items() if attack.climbs}
     asked = replace(
-        question_of_run(recipe, question),
+        question_of_run(plan, question),
         attacks=listed,
         only_accuracy=True,
         limit=limit,
@@ -75,8 +74,8 @@ def measure_run(
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
     that was stopped is continued. For ``question`` see ``questions_of``.
     """
-    questions = questions_of(run.recipe, attacks, precision, limit, question)
-    name = run.recipe.main.data
+    questions = questions_of(run.plan, attacks, precision, limit, question)
+    name = run.plan.main.data
     data = load_images(questions[0], name)
     for each in questions:
         loaded = Loaded(

@@ -16,11 +16,11 @@ from torch import Tensor
 from upright.attacks import GridSearch, parse_attack
 from upright.evaluation import Evaluation, Question
 from upright.evaluation.answers import Answers, answers
-from upright.measure.measured import Loaded, Measured
-from upright.measure.record import digests_of
+from upright.measure.measured import Loaded, Measured, digests_of
 from upright.origin import origin_on
 from upright.pose import Pose
-from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from upright.report.exhibition import SavedModel, Shown, record_id
+from upright.report.saved import write_saved
 from upright.report.saved_checks import check_shown
 
 __all__ = ["check_can_save", "choose_shown", "grid_among", "save_answers"]
@@ -132,7 +132,7 @@ def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:
-    """In as few bytes as the largest number of a class needs."""
+    """Classes in as few bytes as the largest of them needs."""
     return predicted.numpy().astype(np.min_scalar_type(evaluation.classes - 1))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from upright import zoo
 from upright.records import Origin
-from upright.sources.stn_plus import STN_PLUS
+from upright.sources.trained import STN_PLUS
 from upright.train import Checkpoint, Pair, Plan, RunDirectory
 from upright.zoo import Card
 
@@ -39,7 +39,7 @@ class Subject(abc.ABC):
 class FinishedRun(Subject):
     """What a record needs of a run that took all its steps, or of two that are used together."""
 
-    recipe: Plan
+    plan: Plan
     """What was trained: a recipe, or a pair of them."""
     seconds: float
     """Of training, over all resumptions, of both where they are two."""
@@ -104,10 +104,10 @@ class FinishedRun(Subject):
 
     @property
     def is_oracle(self) -> bool:
-        return self.recipe.is_oracle
+        return self.plan.is_oracle
 
     def told(self) -> dict[str, Any]:
-        plan = self.recipe
+        plan = self.plan
         return {
             "method": plan.method,
             "model": plan.main.model,

@@ -22,15 +22,23 @@ from torch import Tensor
 
 from upright.families import matrix_of
 
-__all__ = ["Affine", "Coordinates", "RotationScale", "ScaleX", "Size", "Translation", "middles"]
+__all__ = [
+    "Affine",
+    "Coordinates",
+    "ImageForm",
+    "RotationScale",
+    "ScaleX",
+    "Translation",
+    "middles",
+]
 
 _NEAREST = math.log(10)
 """Radii and distances are from a tenth of the largest on, so that their logarithm is bounded."""
 
 
 @dataclass(frozen=True)
-class Size:
-    """Of an image in pixels, and where and how numbers about it are to be made."""
+class ImageForm:
+    """The size of an image in pixels, and the device and dtype of numbers about it."""
 
     height: int
     width: int
@@ -38,11 +46,11 @@ class Size:
     dtype: torch.dtype
 
     @staticmethod
-    def of(images: Tensor) -> Size:
-        return Size(images.shape[-2], images.shape[-1], images.device, images.dtype)
+    def of(images: Tensor) -> ImageForm:
+        return ImageForm(images.shape[-2], images.shape[-1], images.device, images.dtype)
 
 
-def middles(count: int, size: Size) -> Tensor:
+def middles(count: int, size: ImageForm) -> Tensor:
     """Give the middles of ``count`` equal parts of [-1, 1]; they are symmetric bit for bit."""
     places = torch.arange(1 - count, count, 2, device=size.device, dtype=size.dtype)
     return places / count
@@ -60,11 +68,11 @@ class Coordinates(abc.ABC):
     cyclic: bool = False
 
     @abc.abstractmethod
-    def points(self, size: Size) -> Tensor:
+    def points(self, size: ImageForm) -> Tensor:
         """Give the grid's points: x and y, 2 x R x S."""
 
     @abc.abstractmethod
-    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+    def maps(self, numbers: Tensor, size: ImageForm, /) -> Tensor:
         """Turn the N x len(axes) numbers, in [-1, 1] where bounded, into maps, N x 3 x 3."""
 
 
@@ -73,13 +81,13 @@ class Translation(Coordinates):
 
     axes: tuple[int, ...] = (-1, -2)
 
-    def points(self, size: Size) -> Tensor:
+    def points(self, size: ImageForm) -> Tensor:
         # Not by ``middles``: at sizes that are no power of two, these are not exact.
         x = torch.arange(size.width, device=size.device, dtype=size.dtype)
         y = torch.arange(size.height, device=size.device, dtype=size.dtype)
         return _grid(x - (size.width - 1) / 2, y - (size.height - 1) / 2)
 
-    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+    def maps(self, numbers: Tensor, size: ImageForm, /) -> Tensor:
         dx, dy = numbers.unbind(-1)
         return matrix_of((1, 0, dx * (size.width / 2)), (0, 1, dy * (size.height / 2)))
 
@@ -92,14 +100,14 @@ class RotationScale(Coordinates):
     half_range = (_NEAREST + math.log(2) / 2) / 2
     """Of the logarithm: from a tenth of half a side to half a diagonal."""
 
-    def points(self, size: Size) -> Tensor:
+    def points(self, size: ImageForm) -> Tensor:
         # A multiple of four, so that quarter turns are whole steps along the circle.
         angle = math.pi * middles(-(-size.width // 4) * 4, size)
         logarithm = self.half_range * (middles(size.height, size) + 1) - _NEAREST
         radius = max(size.height, size.width) / 2 * logarithm.exp()[:, None]
         return torch.stack((radius * angle.cos(), -radius * angle.sin()))
 
-    def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
+    def maps(self, numbers: Tensor, _size: ImageForm, /) -> Tensor:
         scale = (self.half_range * numbers[:, 0]).exp()
         cos, sin = (turn(math.pi * numbers[:, 1]) * scale for turn in (torch.cos, torch.sin))
         return matrix_of((cos, sin, 0), (-sin, cos, 0))
@@ -111,13 +119,13 @@ class ScaleX(Coordinates):
     axes = (-1,)
     half_range = _NEAREST / 2
 
-    def points(self, size: Size) -> Tensor:
+    def points(self, size: ImageForm) -> Tensor:
         x = size.width / 2 * (self.half_range * (middles(size.width, size) - 1)).exp()
         y = size.height / 2 * middles(-(-size.height // 2), size)
         right = _grid(x, y)
         return torch.cat((right, _grid(-x, y)), 1)
 
-    def maps(self, numbers: Tensor, _size: Size, /) -> Tensor:
+    def maps(self, numbers: Tensor, _size: ImageForm, /) -> Tensor:
         scale = (self.half_range * numbers[:, 0]).exp()
         return matrix_of((scale, 0, 0), (0, 1, 0))
 
@@ -127,7 +135,7 @@ class Affine(Translation):
 
     axes = (-1,) * 6
 
-    def maps(self, numbers: Tensor, size: Size, /) -> Tensor:
+    def maps(self, numbers: Tensor, size: ImageForm, /) -> Tensor:
         a, b, dx, c, d, dy = numbers.unbind(-1)
         return matrix_of((1 + a, b, dx * (size.width / 2)), (c, 1 + d, dy * (size.height / 2)))
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from upright.models.coordinates import (
     Coordinates,
+    ImageForm,
     RotationScale,
     ScaleX,
-    Size,
     Translation,
     middles,
 )
@@ -86,7 +86,7 @@ def circular_centroid(heat: Tensor) -> Tensor:
 
 
 def _places(heat: Tensor) -> Tensor:
-    return middles(heat.shape[-1], Size.of(heat))
+    return middles(heat.shape[-1], ImageForm.of(heat))
 
 
 def _pad(x: Tensor, cyclic: bool) -> Tensor:

@@ -178,7 +178,7 @@ class _ExpandedConv(nn.Module):
         return rows.view(shape).permute(0, 3, 1, 2)
 
     def _dtype(self) -> torch.dtype:
-        """In half precision before the weight is expanded, not after."""
+        """The dtype in which to expand the weight: autocast's half precision before, not after."""
         dtype, kind = self.weight.dtype, self.weight.device.type
         if dtype == torch.float32 and kind != "meta" and torch.is_autocast_enabled(kind):
             return torch.get_autocast_dtype(kind)
@@ -202,7 +202,7 @@ class LiftingConv(_ExpandedConv):
 
 
 class GroupConv(_ExpandedConv):
-    """From features to features.
+    """A convolution from features to features.
 
     A stride of 2 starts at one edge: on an odd size it ends at the other, and the layer commutes
     with the group; on an even size it does not.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.families import matrix_product
-from upright.models.coordinates import Coordinates, Size, Translation
+from upright.models.coordinates import Coordinates, ImageForm, Translation
 from upright.models.layers import Standardise
 from upright.resample import resample
 
@@ -30,7 +30,7 @@ class Transformer(nn.Module):
 
     def forward(self, images: Tensor, maps: Tensor) -> Tensor:
         """Give the maps with this transformer's part of the motion added."""
-        size = Size.of(images)
+        size = ImageForm.of(images)
         look = resample(images, maps, self.coordinates.points(size))
         numbers = full_precision(self.predictor(look))
         return matrix_product(maps, self.coordinates.maps(numbers, size))
@@ -48,7 +48,7 @@ class Straightening(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         standard = self.standardise(images)
         maps = self._maps(standard)
-        points = Translation().points(Size.of(standard))
+        points = Translation().points(ImageForm.of(standard))
         logits: Tensor = self.classifier(resample(standard, maps, points))
         return logits
 

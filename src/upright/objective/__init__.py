@@ -14,11 +14,11 @@ from upright.objective.locnet import (
 )
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.notation import grammar, name_penalty
-from upright.objective.product import Batch, Objective, Target
+from upright.objective.product import BatchType, Objective, Target
 
 __all__ = [
     "AnyObjective",
-    "Batch",
+    "BatchType",
     "Criterion",
     "LocNet",
     "LocNetLoss",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from upright import checks
 from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
-from upright.tiles import is_recording
+from upright.tiles import is_capturing
 
 __all__ = ["Ask", "Inspection"]
 
@@ -95,4 +95,4 @@ def _check_classes(
 def _can_look() -> bool:
     """Whether tensors have values: not where a program is traced, transformed or recorded."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return not traced and not is_recording()
+    return not traced and not is_capturing()

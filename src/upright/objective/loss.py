@@ -22,7 +22,7 @@ from upright.objective.criterion import (
 )
 from upright.objective.draws import Draws
 from upright.objective.inspection import Ask, Inspection
-from upright.objective.product import Batch, Objective, Target
+from upright.objective.product import BatchType, Objective, Target
 from upright.objective.search import Search, repeated, room_for
 from upright.pose import Pose
 from upright.space import PAPER, Space
@@ -211,7 +211,7 @@ class RegularizedLoss(nn.Module):
         )
 
 
-def _batch_loss(batch: Batch, natural: Tensor | None, transformed: Tensor | None) -> Tensor:
+def _batch_loss(batch: BatchType, natural: Tensor | None, transformed: Tensor | None) -> Tensor:
     if batch == "nat":
         assert natural is not None
         return natural

@@ -16,7 +16,7 @@ from upright.objective.options import (
     without_options,
     write_option,
 )
-from upright.objective.product import Batch, Objective, Target
+from upright.objective.product import BatchType, Objective, Target
 from upright.penalties import KL, L2, Penalty
 from upright.registry import Registry
 
@@ -94,7 +94,7 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
     if batch not in ("nat", "rob", "mix"):
         raise _error(text, f"{batch!r} is not a batch type")
     attack, draws = _attack(text, definition.strip())
-    objective = _preset(name, cast(Batch, batch), attack, draws)
+    objective = _preset(name, cast(BatchType, batch), attack, draws)
     for option in filter(None, (part.strip() for part in (options or "").split(","))):
         key, _, value = (part.strip() for part in option.partition("="))
         try:
@@ -142,7 +142,7 @@ def usual_weight(objective: Objective) -> float:
     return REGULARIZERS[_name(objective)].weight
 
 
-def _preset(name: str, batch: Batch, attack: Attack, draws: int) -> Objective:
+def _preset(name: str, batch: BatchType, attack: Attack, draws: int) -> Objective:
     known = REGULARIZERS[name]
     # As the authors' program has it: KL(rob, .) searches once, L2(rob, .) and KL(mix, .) twice.
     shares_penalty_search = (name, batch) == ("KL", "rob")

@@ -18,13 +18,13 @@ from upright.penalties import Penalty
 
 __all__ = ["alike", "number", "read_option", "with_values", "without_options", "write_option"]
 
-Part = TypeVar("Part", bound=Attack | Penalty)
+Choice = TypeVar("Choice", bound=Attack | Penalty)
 
 _MARKS = frozenset(",()")
 """What the notation has for itself."""
 
 
-def read_option(part: Part, name: str, text: str) -> Part:
+def read_option(part: Choice, name: str, text: str) -> Choice:
     """Give a penalty or an attack with another value of one of its options."""
     field = part.options()[name]
     return with_values(part, {field: _read(_kind(part, field), text)})
@@ -57,7 +57,7 @@ def without_options(attack: Attack) -> Attack:
     return with_values(attack, defaults)
 
 
-def with_values(part: Part, values: dict[str, Any]) -> Part:
+def with_values(part: Choice, values: dict[str, Any]) -> Choice:
     """Give it with other values of fields."""
     return dataclasses.replace(part, **values) if values else part  # type: ignore[type-var]
 
@@ -140,7 +140,7 @@ def _write(kind: Any, value: Any) -> str | None:
 
 
 def _texts(kind: Any, value: Any) -> Iterator[str]:
-    """The texts that a value may have."""
+    """The texts by which a value may be written, one for each type that it may have."""
     if _is_union(kind):
         for each in get_args(kind):
             yield from _texts(each, value)
@@ -156,7 +156,7 @@ def _texts(kind: Any, value: Any) -> Iterator[str]:
 
 
 def _kinds(kind: Any, count: int) -> tuple[Any, ...]:
-    """The kinds of so many parts of a tuple."""
+    """The types of the values of a tuple that has so many."""
     kinds = get_args(kind)
     if ... in kinds:
         return kinds[:1] * count

@@ -38,9 +38,9 @@ from typing import Literal, get_args
 from upright.attacks import Attack, CandidateSearch, RandomSearch
 from upright.penalties import Penalty
 
-__all__ = ["Batch", "Objective", "Target"]
+__all__ = ["BatchType", "Objective", "Target"]
 
-Batch = Literal["nat", "rob", "mix"]
+BatchType = Literal["nat", "rob", "mix"]
 """What the cross-entropy sees: originals, transformed images, or the mean of both."""
 Target = Literal["cross-entropy", "penalty"]
 """What a transformed image is chosen to maximise."""
@@ -53,7 +53,7 @@ class Objective:
     ``Objective.parse("KL(rob, Wo-10)")`` reads the paper's notation, and ``str`` gives it back.
     """
 
-    batch: Batch
+    batch: BatchType
     attack: Attack | None = None
     """How x' is searched; None where no transformed image is needed."""
     penalty: Penalty | None = None
@@ -67,8 +67,8 @@ class Objective:
     """How many x' stand for each original."""
 
     def __post_init__(self) -> None:
-        if self.batch not in get_args(Batch):
-            raise ValueError(f"batch {self.batch!r} is not one of {', '.join(get_args(Batch))}")
+        if self.batch not in get_args(BatchType):
+            raise ValueError(f"batch {self.batch!r} is not one of {', '.join(get_args(BatchType))}")
         if self.attack is None and (self.penalty is not None or self.batch != "nat"):
             raise ValueError("transformed images need an attack that finds them")
         if self.draws < 1 or not 0 <= self.weight < math.inf:

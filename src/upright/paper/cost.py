@@ -88,7 +88,7 @@ def cost_of(
 
     Without it, that is all of them.
     """
-    runs = task.recipe.runs if train is None else train
+    runs = task.plan.runs if train is None else train
     training = [_training(run, records, hardware) for run in runs]
     evaluation = _evaluation(task, [each for each in records if each.hardware == hardware])
     seconds = [each.seconds for each in training if each.seconds is not None]
@@ -162,16 +162,16 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
 
 
 def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
-    network, precision = task.recipe.main.model, evaluation_precision(task.recipe)
+    network, precision = task.plan.main.model, evaluation_precision(task.plan)
     records = [each for each in records if each.model == network]
     if not records:
         return _UNKNOWN
-    networks, images = len(task.recipe.runs), _images(task, records)
+    networks, images = len(task.plan.runs), _images(task, records)
     if images is None:
         return _UNKNOWN
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for question in questions_of(task.recipe, task.attacks, precision, question=task.question):
+    for question in questions_of(task.plan, task.attacks, precision, question=task.question):
         same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [
@@ -184,7 +184,7 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
 
 def _images(task: Task, records: Iterable[Record]) -> int | None:
     """How many are evaluated; None where neither the task nor a record of the same data says so."""
-    name = task.recipe.main.data
+    name = task.plan.main.data
     if task.test_images is not None or name in KNOWN:
         return task.test_images or KNOWN[name].counts["test"]
     return max((each.images for each in records if each.dataset == name), default=None)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from upright.measure.results import Results
 from upright.paper.cells import is_whole, recipe_of, with_reported, with_run
 from upright.paper.needs import Need
 from upright.paper.paper import Paper
+from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.train import Plan
 from upright.workers.engine import Engine, Failure
@@ -37,7 +37,7 @@ def missing_tasks(
             names.append(metric.lower())
     tasks = (
         Task(
-            recipe=with_run(recipe, seed=seed, precision=precision),
+            plan=with_run(recipe, seed=seed, precision=precision),
             attacks=tuple(names),
             question=paper.question,
         )
@@ -56,7 +56,7 @@ def undone(paper: Paper, tasks: Iterable[Task], records: Iterable[Record]) -> tu
     recorded = _recorded(paper, records)
     left = []
     for task in tasks:
-        run = (with_run(task.recipe, seed=0), task.recipe.main.seed, task.test_images)
+        run = (with_run(task.plan, seed=0), task.plan.main.seed, task.test_images)
         there = recorded.get(run, set())
         if not {"nat", *task.attacks} <= there:
             lacking = tuple(name for name in task.attacks if name not in there)
@@ -80,7 +80,7 @@ def make_missing(
     paper: Paper,
     tasks: Sequence[Task],
     engine: Engine,
-    results: Results,
+    results: RecordFolder,
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Failure, ...]:
@@ -109,4 +109,4 @@ def make_missing(
 
 
 def _is_of(task: Task, record: Record) -> bool:
-    return task.recipe.hash == record.recipe_hash and task.recipe.main.seed == record.seed
+    return task.plan.hash == record.recipe_hash and task.plan.main.seed == record.seed

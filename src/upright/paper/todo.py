@@ -61,7 +61,7 @@ def todo_of(
     for group in _by_recipe(tasks):
         costs = []
         for task in group:
-            train = left.intersection(task.recipe.runs)
+            train = left.intersection(task.plan.runs)
             costs.append(cost_of(task, known, place, train=train))
             left -= train
         lines.append(TodoLine(tuple(group), tuple(costs)))
@@ -69,12 +69,12 @@ def todo_of(
 
 
 def _untrained(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
-    every = {run for task in tasks for run in task.recipe.runs}
+    every = {run for task in tasks for run in task.plan.runs}
     return {run for run in every if not is_trained(run, folder)}
 
 
 def _by_recipe(tasks: Iterable[Task]) -> list[list[Task]]:
     groups: dict[Task, list[Task]] = {}
     for task in tasks:
-        groups.setdefault(replace(task, recipe=task.recipe.changed(seed=0)), []).append(task)
+        groups.setdefault(replace(task, plan=task.plan.changed(seed=0)), []).append(task)
     return list(groups.values())

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from upright.later import LATER_IN_RECIPES
 from upright.records import Record
 from upright.report.asked import unlike_the_paper
 
@@ -24,19 +25,6 @@ __all__ = [
 ]
 
 _VARIED = ("objective", "seed", "precision")
-_LATER = {
-    "center_crop": None,
-    "decay": 1.0,
-    "decay_every": 1,
-    "families_digest": "",
-    "interpolation": "bilinear",
-    "model_digest": "",
-    "optimizer": "sgd",
-    "resize": None,
-    "view": None,
-}
-"""Fields that the first recipes do not have, with what they had; a test compares the recipe's, of
-which a report, made from records alone, knows nothing."""
 
 
 def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -76,7 +64,7 @@ def whole_recipe(record: Record) -> dict[str, Any]:
     """Give the recipe with the fields that the first records do not have."""
     if record.is_guest:
         return record.recipe
-    return in_each_recipe(record.recipe, lambda recipe: _LATER | recipe)
+    return in_each_recipe(record.recipe, lambda recipe: LATER_IN_RECIPES | recipe)
 
 
 def in_each_recipe(
@@ -95,10 +83,12 @@ def _most_alike(
     groups: dict[str, dict[Hashable, list[Record]]] = {}
     for record in records:
         groups.setdefault(record.dataset, {}).setdefault(alike(record), []).append(record)
-    return tuple(record for some in groups.values() for record in max(some.values(), key=_rank))
+    return tuple(
+        record for some in groups.values() for record in max(some.values(), key=_preference)
+    )
 
 
-def _rank(records: list[Record]) -> tuple[bool, int]:
+def _preference(records: list[Record]) -> tuple[bool, int]:
     runs = {record.recipe_hash for record in records}
     return any(record.reported for record in records), len(runs)
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 
 from upright.records import Record, Reported
-from upright.report.model import Basis, Difference, Estimate, Reduction, Source
+from upright.report.model import Difference, Estimate, Reduction, Source, SpreadBasis
 
 __all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_reduction"]
 
@@ -51,7 +51,7 @@ def difference(
     paper prints none, its runs are taken to spread like ours. With none of these, the spread is
     that of a fraction of so many test images.
     """
-    basis: Basis
+    basis: SpreadBasis
     if measured.stderr:
         basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
     elif pooled:
@@ -75,7 +75,7 @@ def reduction(accuracy: float, baseline: float) -> Reduction | None:
 
 
 def reported_reduction(method: Reported | None, baseline: Reported | None) -> Reduction | None:
-    """The same, of two of the paper's numbers."""
+    """How much of a baseline's error is gone by the paper's own numbers, where it has both."""
     if method is None or baseline is None:
         return None
     return reduction(method.mean, baseline.mean)

@@ -18,7 +18,7 @@ __all__ = ["Line", "Lines", "Text", "lines_of", "percent", "spaced"]
 
 @dataclass(frozen=True)
 class Text:
-    """What stands in one place."""
+    """What stands in one cell or note, and how."""
 
     content: str = ""
     bold: bool = False
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """All that a table says."""
+    """A table as lines of text, before any format: terminal, Markdown or LaTeX."""
 
     title: str
     header: tuple[str, ...]
@@ -49,7 +49,7 @@ class Lines:
 
 
 def lines_of(table: Table) -> Lines:
-    """Write a table out."""
+    """Write a table as lines of text."""
     notes = _Notes()
     lines = [line for row in table.rows for line in _row_lines(row, notes)]
     if any(cell.reduction for cell in table.cells):

@@ -68,7 +68,7 @@ def _row(name: str, cells: dict[str, Cell], metric: str) -> tuple[str, ...]:
 
 
 def _percent(cell: Cell | None) -> tuple[str, str]:
-    """As measured, and as the paper has it."""
+    """A cell's accuracy in percent, as measured and as the paper has it."""
     if cell is None:
         return "", ""
     return _number(cell.measured), _number(cell.reported)

@@ -12,7 +12,6 @@ from typing import Literal
 from upright.records import Reported
 
 __all__ = [
-    "Basis",
     "Cell",
     "Column",
     "Difference",
@@ -20,6 +19,7 @@ __all__ = [
     "Reduction",
     "Row",
     "Source",
+    "SpreadBasis",
     "Table",
     "Verdict",
 ]
@@ -33,7 +33,7 @@ above or below it, which are both signs of another recipe; ``unjudged``: measure
 no number to compare with; ``missing``: not measured."""
 
 
-Basis = Literal["seeds", "pooled", "paper", "images"]
+SpreadBasis = Literal["seeds", "pooled", "paper", "images"]
 """What the spread between runs was taken from: the method's own seeds; for a single seed, those of
 our other methods on the same data, or else the paper's standard error; or, where there is none of
 these, the number of test images."""
@@ -75,7 +75,7 @@ class Difference:
     absolute: float
     stderr: float
     """Of the difference."""
-    basis: Basis
+    basis: SpreadBasis
 
     @property
     def in_stderr(self) -> float:

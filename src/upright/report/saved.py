@@ -1,4 +1,4 @@
-"""What the explorer shows, on disk: the images, and each model's answers over the grid of poses.
+"""Saved files of what the explorer shows: the images, and each model's answers over the grid.
 
 A folder holds one ``shown.safetensors``, the images that all its models were asked about, and one
 file for each model, which knows the shown images by their digest. Every file is one safetensors
@@ -11,144 +11,33 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from upright.files import plain_name, write_whole
-from upright.pose import Pose
-from upright.records import Record
-from upright.report.first_saved import as_now
-from upright.report.model import Source
+from upright.report.exhibition import Array, Exhibition, SavedModel, Shown
 from upright.report.saved_checks import check_model, check_shown
 from upright.space import Space
 
-__all__ = [
-    "Exhibition",
-    "SavedModel",
-    "Shown",
-    "check_beside",
-    "read_saved",
-    "record_id",
-    "write_saved",
-]
+__all__ = ["check_beside", "read_saved", "write_saved"]
 
 _SHOWN = "shown.safetensors"
 _AXIS = "grid/"
 """Before the name of an axis: the array of its values."""
-
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Shown:
-    """Images chosen at random from the data, and the grid of poses at which models answer."""
-
-    dataset: str
-    split: str
-    classes: tuple[str, ...]
-    data_digest: dict[str, str]
-    """SHA-256 of all images and labels that were evaluated, as in records."""
-    images: Array
-    """uint8, N x C x H x W: those that are explored at all poses of the grid, canvas included."""
-    canvas: int
-    """Pixels of black around all images, as in the evaluation."""
-    labels: Array
-    """int64, M >= N: of the images that vary along one axis only, too. The first N are the
-    explored."""
-    places: Array
-    """int64, M: where each lies in the data."""
-    space: Space
-    """With limits in pixels."""
-    grid: dict[str, Array]
-    """float32: the values of each axis of the space, by its name and in its order."""
-    along: str
-    """The axis along which M images vary, the rest of their pose zero."""
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The values of each axis."""
-        return tuple(len(values) for values in self.grid.values())
-
-    def poses(self) -> Pose:
-        """Give all poses of the grid, the last axis fastest."""
-        axes = [torch.as_tensor(values) for values in self.grid.values()]
-        parts = [part.flatten() for part in torch.meshgrid(*axes, indexing="ij")]
-        return Pose(torch.stack(parts, -1), self.space.chain)
-
-    def poses_along(self) -> Pose:
-        """Give the poses along the one axis."""
-        return self.space.pose(**{self.along: torch.as_tensor(self.grid[self.along])})
-
-    def pose_at(self, place: Sequence[int]) -> Pose:
-        """Give the single pose that has this place on each axis."""
-        parts = zip(self.grid.values(), place, strict=True)
-        return Pose(torch.tensor([[float(axis[at]) for axis, at in parts]]), self.space.chain)
-
-    def class_name(self, number: int) -> str:
-        """Name a class; a model may know more of them than the data have names for."""
-        return self.classes[number] if number < len(self.classes) else str(number)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SavedModel:
-    """One model's answers. Classes are uint8, or uint16 or uint32 where there are more."""
-
-    name: str
-    """As it was asked for on the command line."""
-    method: str | None
-    """The objective, for a run of `upright train`; for another model, what it is called."""
-    seed: int | None
-    attack: str
-    """The grid, by its name."""
-    measured: dict[str, float]
-    """Accuracies as fractions over all images: ``nat``, and one by the name of each attack."""
-    record: str | None
-    """The ``record_id`` of the evaluation, under which its record is found where it was kept."""
-    origin: dict[str, Any]
-    """Commit, versions, hardware and time of the evaluation."""
-    predicted: Array
-    """N x the values of each axis: the class."""
-    confidence: Array
-    """uint8, of the same shape: the softmax probability of that class, in 255ths."""
-    natural: Array
-    """N: the class of the image as it is."""
-    natural_confidence: Array
-    """uint8, N, in 255ths."""
-    worst: Array
-    """int64, N: the flat index of the worst pose in the grid."""
-    predicted_along: Array
-    """M x the values of ``Shown.along``: the class there, the rest of the pose zero."""
-    natural_correct: Array
-    """bool, all images."""
-    grid_correct: Array
-    """bool, all images: right at every pose of the grid."""
-
-
-@dataclass(frozen=True)
-class Exhibition:
-    """A folder of saved arrays: images, and models that answered to them, in order of their file
-    names."""
-
-    shown: Shown
-    models: tuple[SavedModel, ...]
-    unguarded: tuple[Path, ...] = ()
-    """Files without a digest, as they were saved before there was one."""
-
-
-def record_id(record: Record | Source) -> str:
-    """Name a record by its run and its time: the recipe's hash, the seed, and when it was done."""
-    time = re.sub(r"\D", "", record.finished)[:14]
-    return f"{record.recipe_hash}-{record.seed}-{time}"
+_FIRST_NAMES = {
+    "dx_px": "grid/dx",
+    "dy_px": "grid/dy",
+    "angle_degrees": "grid/angle",
+    "turned": "predicted_along",
+}
+"""What each array of the first version, whose poses were all shifts and turns, is called now."""
 
 
 def check_beside(folder: Path, shown: Shown) -> None:
@@ -198,7 +87,7 @@ _Kind = TypeVar("_Kind", Shown, SavedModel)
 
 @dataclass(frozen=True)
 class _Read(Generic[_Kind]):
-    """What a file holds."""
+    """What was read from a file: its value, and what it says of itself."""
 
     value: _Kind
     about: dict[str, Any]
@@ -221,7 +110,7 @@ def _read(kind: type[_Kind], path: Path) -> _Read[_Kind]:
     if sha256 is not None and sha256 != _digest_of(text, arrays):
         raise ValueError(f"{path} is not as it was saved; save it again, or remove it")
     with _named(path):
-        about, arrays = as_now(json.loads(text, parse_constant=_refuse), arrays)
+        about, arrays = _as_now(json.loads(text, parse_constant=_refuse), arrays)
         value = _build(kind, about, arrays)
         if isinstance(value, Shown):
             check_shown(value)
@@ -265,7 +154,7 @@ def _build(kind: type[_Kind], about: dict[str, Any], arrays: dict[str, Array]) -
 
 
 class _UnknownSpaceError(ValueError):
-    """Of a family that somebody added, and that is not added here."""
+    """The space has a family that somebody added, and that is not added here."""
 
 
 def _space(text: object) -> Space:
@@ -306,7 +195,7 @@ def _pack(value: Shown | SavedModel, **more: object) -> bytes:
 
 
 def _digest_of(about: str, arrays: dict[str, Array]) -> str:
-    """Of all that a file says, however safetensors lays it out."""
+    """The digest of all that a file says, however safetensors lays it out."""
     digest = hashlib.sha256(about.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
@@ -321,3 +210,21 @@ def _digest(content: bytes) -> str:
 def _file_name(model: str) -> str:
     """A few digits keep names apart that look alike."""
     return f"{plain_name(model, longest=60)}-{_digest(model.encode())[:6]}.safetensors"
+
+
+def _as_now(
+    about: dict[str, Any], arrays: dict[str, Array]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Give the text and the arrays of a file of any version as those of this one."""
+    if not arrays.keys() & _FIRST_NAMES.keys():
+        return about, arrays
+    named = {_FIRST_NAMES.get(name, name): array for name, array in arrays.items()}
+    if "turned" in arrays:
+        return about, named
+    dx, dy, angle = (_limits(arrays[name]) for name in _FIRST_NAMES if name in arrays)
+    return about | {"space": f"shift({dx}px, {dy}px) rotate({angle})", "along": "angle"}, named
+
+
+def _limits(values: Array) -> str:
+    """The limits of an axis, by the ends of its grid; they were not saved."""
+    return f"{values.min():.6g}..{values.max():.6g}"

@@ -6,17 +6,15 @@ A digest tells that a file is as it was saved, but whoever can write the file ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from upright.families import Axis
+from upright.report.exhibition import SavedModel, Shown
 from upright.warp import warp
-
-if TYPE_CHECKING:
-    from upright.report.saved import SavedModel, Shown
 
 __all__ = ["check_model", "check_shown"]
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from upright.checks import Model
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
-from upright.sources.needs import need_library
-from upright.sources.registry import model_source
+from upright.sources.registry import model_source, need_library
 from upright.sources.sized import Sized
 
 __all__ = ["OnnxModel", "load_onnx"]

@@ -1,16 +1,25 @@
-"""The kinds of model names, and ``load_model``, which understands all of them."""
+"""The kinds of model names, ``load_model``, which understands all, and what loading may need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from upright.checks import Model
 from upright.registry import Registry, UnknownNameError
 
-__all__ = ["SOURCES", "load_model", "model_names", "model_source", "unknown_model"]
+__all__ = [
+    "SOURCES",
+    "load_model",
+    "model_names",
+    "model_source",
+    "need_library",
+    "unknown_model",
+]
 
 Load = Callable[..., Model]
 
@@ -67,3 +76,15 @@ def unknown_model(name: str) -> ValueError:
             "or torch.export"
         )
     return SOURCES.unknown(name)
+
+
+def need_library(library: str, *, extra: str, wanted: str) -> Any:
+    """Import a library that comes with an extra of this package only."""
+    try:
+        return import_module(library)
+    # A broken installation may raise anything: timm without a fitting torchvision, RuntimeError.
+    except Exception as error:
+        raise ValueError(
+            f"{wanted} needs {library}, which cannot be imported ({error}): install the extra "
+            f"{extra!r} of upright, or {library} itself"
+        ) from error

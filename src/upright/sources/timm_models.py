@@ -9,8 +9,7 @@ import torch
 from upright.checks import Model
 from upright.normalised import Normalised
 from upright.registry import similar_names
-from upright.sources.needs import need_library
-from upright.sources.registry import model_source
+from upright.sources.registry import model_source, need_library
 
 __all__ = ["load_timm"]
 

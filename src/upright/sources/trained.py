@@ -1,17 +1,67 @@
-"""What trained the model of a name: known of runs and of the zoo, also inside of other names."""
+"""Models that were trained here, by name: of a run, of the zoo, or of two runs together.
+
+``stn-plus:LOCNET,CLASSIFIER`` is the paper's two-stage network, see ``upright.train.two_stage``:
+each is a folder of a run of ``upright train``, the first with the objective ``LocNet(black)`` or
+``LocNet(reflection)``, the second in the paper with ``std*``.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from upright import zoo
+from upright.checks import Model
 from upright.sources.averaged import AVERAGED
-from upright.sources.stn_plus import STN_PLUS
-from upright.train import Recipe, RunDirectory
+from upright.sources.registry import model_source, unknown_model
+from upright.train import Recipe, RunDirectory, load_network
+from upright.train.two_stage import StnPlus, load_locator
 from upright.warp import Fill
 
-__all__ = ["Trained", "trained_as"]
+__all__ = ["STN_PLUS", "Trained", "load_from_zoo", "load_run", "load_stn_plus", "trained_as"]
+
+STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
+"""The name of a two-stage network, and in it those of the two runs."""
+
+
+@model_source(
+    "zoo:DATASET/NAME", r"zoo:(.*)", prefix=True, about="a trained network of `upright zoo list`"
+)
+def load_from_zoo(name: str, *, device: torch.device) -> Model:
+    """Load a network by one of ``upright.zoo.names()``."""
+    return zoo.load(name, device=device)
+
+
+@model_source(
+    "RUN-DIRECTORY", r"([^:]+)", fallback=True, about="the folder of a run of `upright train`"
+)
+def load_run(name: str, *, device: torch.device) -> Model:
+    """Load the newest weights of a run."""
+    path = Path(name)
+    if not path.is_dir():
+        raise unknown_model(name)
+    recipe = RunDirectory.open(path).recipe
+    if recipe.is_locnet:
+        raise ValueError(
+            f"{name} is a LocNet, which finds poses and no classes; name it together with a "
+            f"classifier, as in stn-plus:{name},CLASSIFIER"
+        )
+    return load_network(path).to(device)
+
+
+@model_source(
+    "stn-plus:LOCNET,CLASSIFIER",
+    STN_PLUS.pattern,
+    prefix=True,
+    about="two runs, of which the first straightens images",
+)
+def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
+    """Load a LocNet and the classifier behind it, each the folder of a run."""
+    locator = load_locator(Path(locnet))
+    return StnPlus(locator, load_run(classifier, device=device), locator.fill).to(device).eval()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
 from upright.train.learner import PLAIN, SlowPath, Speed
+from upright.train.log import LongRun
 from upright.train.loop import TrainedRun, train, train_together
-from upright.train.pace import LongRun
 from upright.train.pair import Pair
 from upright.train.plan import Plan
 from upright.train.published import published

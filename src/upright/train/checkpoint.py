@@ -30,9 +30,8 @@ from upright.factories import code_digest
 from upright.families import UnknownFamilyError
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
-from upright.train.network import build, check_code_is_here
+from upright.train.network import build, build_with, check_code_is_here
 from upright.train.recipe import Recipe
-from upright.train.weights import build_with
 
 __all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
 

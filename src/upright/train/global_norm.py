@@ -53,7 +53,7 @@ class GlobalBatchNorm(nn.BatchNorm2d):
             return self._normalise(x.to(wide)).to(x.dtype)
 
     def _check_input_dim(self, _x: Tensor) -> None:
-        """Images, sequences and volumes alike."""
+        """Take inputs of any number of dimensions: images, sequences and volumes alike."""
 
     def _normalise(self, x: Tensor) -> Tensor:
         count, mean, variance = self._statistics(x)

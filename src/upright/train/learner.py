@@ -25,11 +25,10 @@ from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.batches import Batches, augmented_rows
 from upright.train.global_norm import with_global_norms
-from upright.train.network import build, check_outputs, is_own_code
+from upright.train.network import build, check_outputs, is_own_code, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
-from upright.train.weights import load_weights, model_tensors
 from upright.triton_support import has_triton
 from upright.window import Window
 

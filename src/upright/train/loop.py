@@ -25,9 +25,8 @@ from upright.ranks import ALONE, Ranks
 from upright.records import Origin
 from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
-from upright.train.log import Log
+from upright.train.log import Log, Pace
 from upright.train.network import with_code_digest
-from upright.train.pace import Pace
 from upright.train.recipe import Recipe
 
 __all__ = ["TrainedRun", "train", "train_together"]

@@ -1,4 +1,6 @@
-"""The network of a recipe: one of this package by its name, or one of the user's own code.
+"""The network of a recipe, and its weights among the tensors of a checkpoint.
+
+It is one of this package by its name, or one of the user's own code.
 
 Own code is ``FILE.py:FACTORY`` or ``package.module:FACTORY``, a function or a class. It is called
 with the numbers of classes and of channels where it has parameters of their usual names, after the
@@ -7,11 +9,12 @@ recipe's seed was set: what it draws are the first weights.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from upright.data import LabelledImages
 from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
@@ -20,10 +23,21 @@ from upright.models import build_network
 from upright.train.recipe import Recipe
 from upright.window import Window
 
-__all__ = ["build", "check_code_is_here", "check_outputs", "is_own_code", "with_code_digest"]
+__all__ = [
+    "build",
+    "build_with",
+    "check_code_is_here",
+    "check_outputs",
+    "is_own_code",
+    "load_weights",
+    "model_tensors",
+    "with_code_digest",
+]
 
 _CLASSES = ("classes", "num_classes")
 _CHANNELS = ("channels", "in_channels", "in_chans")
+_PREFIX = "model/"
+"""Of the names that weights and buffers have in a checkpoint."""
 
 
 def is_own_code(model: str) -> bool:
@@ -90,3 +104,46 @@ def with_code_digest(recipe: Recipe) -> Recipe:
             "leave out model_digest"
         )
     return replace(recipe, model_digest=digest)
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Give weights and buffers under the names that a checkpoint has for them."""
+    return {_PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Copy weights and buffers into a network, in place.
+
+    By hand, since ``load_state_dict`` asks for a count of batches that our norms do not keep.
+    """
+    own = model_tensors(model)
+    given = {name for name in tensors if name.startswith(_PREFIX)}
+    if differing := sorted(own.keys() ^ given):
+        few = ", ".join(map(repr, differing[:4]))
+        raise ValueError(f"the weights are those of another network: {few}")
+    if other := [name for name, tensor in own.items() if tensor.shape != tensors[name].shape]:
+        raise ValueError(f"the weights are of other sizes: {', '.join(other[:4])}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def build_with(
+    tensors: dict[str, Tensor],
+    name: str,
+    *,
+    classes: int,
+    channels: int,
+    build: Callable[..., nn.Module] = build_network,
+) -> nn.Module:
+    """Build a network with these weights, in evaluation mode.
+
+    By its name among those of this package, unless told how to build: who reads files of strangers
+    must not run code that they name.
+    """
+    # Or a few bytes beside the weights could ask for a network that fills all memory.
+    if all(classes not in tensor.shape for tensor in tensors.values()):
+        raise ValueError(f"no weights are for its {classes} classes")
+    model = build(name, classes=classes, channels=channels)
+    load_weights(model, tensors)
+    return model.eval()

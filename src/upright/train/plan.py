@@ -64,7 +64,7 @@ class Plan(abc.ABC):
 
     @property
     def total_steps(self) -> int:
-        """Of all its runs."""
+        """The steps of all its runs together."""
         return sum(run.steps for run in self.runs)
 
     def changed(self, **changes: Any) -> Plan:

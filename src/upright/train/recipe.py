@@ -15,7 +15,7 @@ from torch import nn
 
 from upright.attacks import SpatialPGD
 from upright.data import LabelledImages, Split, load_data
-from upright.later import first_space, later_defaults, space_text, without_defaults
+from upright.later import LATER_IN_RECIPES, first_space, space_text, without_defaults
 from upright.objective import LocNet, Objective, as_objective
 from upright.space import PAPER, Space
 from upright.train.plan import Plan
@@ -112,7 +112,7 @@ class Recipe(Plan):
 
     def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """Name the network's outputs: the classes of the data, or the columns of a pose."""
-        return tuple(self.space.chain.columns) if self.is_locnet else classes
+        return tuple(self.space.chain.column_of) if self.is_locnet else classes
 
     @property
     def is_locnet(self) -> bool:
@@ -188,7 +188,7 @@ class Recipe(Plan):
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
-        values = without_defaults(self._fields(), _LATER)
+        values = without_defaults(self._fields(), LATER_IN_RECIPES)
         climbs = isinstance(getattr(self.objective, "attack", None), SpatialPGD)
         if self.space == PAPER or not climbs:
             # Elsewhere than in the paper's space, S-PGD had other steps in the first days.
@@ -206,21 +206,6 @@ class Recipe(Plan):
             for name in mine
             if mine[name] != theirs[name]
         ]
-
-
-_LATER = later_defaults(
-    Recipe,
-    "center_crop",
-    "decay",
-    "decay_every",
-    "families_digest",
-    "interpolation",
-    "model_digest",
-    "optimizer",
-    "resize",
-    "view",
-)
-"""Of the fields that came after the first records."""
 
 
 def _whole_if_whole(text: str) -> float:

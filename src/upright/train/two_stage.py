@@ -71,9 +71,9 @@ class _Inverse(Spatial):
         self.chain = chain
 
     def matrix(self, values: Tensor, size: Size) -> Tensor:
-        return self.chain.inverse(values, size)
+        return self.chain.inverse_matrix(values, size)
 
-    def inverse(self, values: Tensor, size: Size) -> Tensor:
+    def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
         return self.chain.matrix(values, size)
 
 

@@ -36,11 +36,11 @@ class Failure:
 
 
 class Engine(Protocol):
-    """Makes runs."""
+    """Performs tasks: trains their runs, evaluates them, and gives the records."""
 
     @property
     def device(self) -> torch.device:
-        """Where they are made."""
+        """Where runs are trained and evaluated."""
 
     def run(self, tasks: Sequence[Task], on_record: OnRecord) -> tuple[Failure, ...]:
         """Perform all tasks; hand each record over, in this process, as soon as it is there.
@@ -67,9 +67,9 @@ class LocalEngine:
         for group in _groups(tasks, self.together):
             failed |= self._train(group)
             trained.update(group)
-            for task in [each for each in left if trained.issuperset(each.recipe.runs)]:
+            for task in [each for each in left if trained.issuperset(each.plan.runs)]:
                 left.remove(task)
-                reasons = [failed[run] for run in task.recipe.runs if run in failed]
+                reasons = [failed[run] for run in task.plan.runs if run in failed]
                 failures += (
                     [Failure(task, reasons[0])] if reasons else self._measure(task, on_record)
                 )
@@ -128,7 +128,7 @@ def runs_at_once(device: torch.device) -> int:
 def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
     """Cut the runs of tasks, each once, into groups that can train together: on the same data."""
     by_data: dict[tuple[str, int | None], list[Recipe]] = {}
-    for run in dict.fromkeys(run for task in tasks for run in task.recipe.runs):
+    for run in dict.fromkeys(run for task in tasks for run in task.plan.runs):
         by_data.setdefault((run.data, run.train_images), []).append(run)
     for alike in by_data.values():
         for start in range(0, len(alike), size):

@@ -56,7 +56,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 
 def _check_that_it_answers(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Check that the cluster answers: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         try:

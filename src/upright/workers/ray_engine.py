@@ -100,14 +100,14 @@ def ray_engine(
 
 
 def _on_this_node(attempt: Attempt) -> tuple[Record, ...]:
-    """What a worker calls."""
+    """Work on an attempt; a worker of Ray calls this."""
     node = import_ray().get_runtime_context().get_node_id()
     return work_on(attempt, node=f"{socket.gethostname()}/{node[:8]}")
 
 
 @dataclass(eq=False)
 class _Job:
-    """A task on its way."""
+    """A task that a worker has, or that waits for one."""
 
     task: Task
     folder: Path
@@ -170,7 +170,7 @@ class _Sweep:
 
     def _submit(self, job: _Job) -> None:
         job.attempts += 1
-        job.attempt = f"{self._token}-{job.task.recipe.hash}-{job.attempts}"
+        job.attempt = f"{self._token}-{job.task.plan.hash}-{job.attempts}"
         job.kept = kept(*job.folders)
         attempt = Attempt(
             task=job.task,
@@ -243,7 +243,7 @@ def _doing(job: _Job) -> Doing | None:
     return Doing(
         run=str(job.task),
         step=_step(job),
-        steps=job.task.recipe.total_steps,
+        steps=job.task.plan.total_steps,
         node=claim.node,
         attempt=job.attempts,
     )

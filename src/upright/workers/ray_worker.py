@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from upright.files import lock, remove_left_over
+from upright.files import open_temporary, remove_left_over
 from upright.records import Record
 from upright.workers.folder_claim import claimed
 from upright.workers.task import Task, folders_of, perform
@@ -74,21 +73,11 @@ def token_in(runs: Path) -> Iterator[str]:
     """
     runs.mkdir(parents=True, exist_ok=True)
     remove_left_over(runs, "token")
-    handle, token = _locked_token(runs)
+    handle, token = open_temporary(runs / "token")
     try:
-        yield token
+        yield token.name
     finally:
-        (runs / token).unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _locked_token(runs: Path) -> tuple[int, str]:
-    while True:
-        token = f".token-{secrets.token_hex(4)}.part"
-        handle = os.open(runs / token, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-        # Another driver may have taken it for left over before it was locked.
-        if not lock(handle) or os.fstat(handle).st_nlink:
-            return handle, token
+        token.unlink(missing_ok=True)
         os.close(handle)
 
 

@@ -36,7 +36,7 @@ __all__ = [
 class Task:
     """A recipe to follow, or two, and the attacks under which to evaluate what it gives."""
 
-    recipe: Plan
+    plan: Plan
     attacks: tuple[str, ...] = ("grid-775",)
     test_images: int | None = None
     """The first so many test images only; a cell of the paper takes all of them."""
@@ -44,10 +44,10 @@ class Task:
     """What is asked beside the attacks: by default what the paper asks."""
 
     def __str__(self) -> str:
-        recipe = self.recipe.main
+        recipe = self.plan.main
         size = f", batch {recipe.batch}" if recipe.batch != Recipe.batch else ""
         network = f", {recipe.model}" if recipe.model != Recipe.model else ""
-        return f"{self.recipe.method} on {recipe.data}{network}{size}, seed {recipe.seed}"
+        return f"{self.plan.method} on {recipe.data}{network}{size}, seed {recipe.seed}"
 
 
 def perform(
@@ -65,7 +65,7 @@ def perform(
     Gives a record for each group of attacks that can share an evaluation. Raises
     ``KeyboardInterrupt`` where training was told to stop; its checkpoint is written then.
     """
-    for recipe in task.recipe.runs:
+    for recipe in task.plan.runs:
         if is_trained(recipe, runs):
             continue
         run = train(
@@ -84,17 +84,17 @@ def perform(
 
 def run_folder(task: Task, runs: Path) -> Path:
     """Where a task's run lies, or the evaluation of its two runs together."""
-    return folder_of(task.recipe, runs)
+    return folder_of(task.plan, runs)
 
 
-def folder_of(recipe: Plan, runs: Path) -> Path:
+def folder_of(plan: Plan, runs: Path) -> Path:
     """Where a run lies: seeds and precisions are part of the hash."""
-    return runs / recipe.hash
+    return runs / plan.hash
 
 
 def folders_of(task: Task, runs: Path) -> tuple[Path, ...]:
     """All that a task works in, by name: who takes them in this order waits for nobody in vain."""
-    all_of_it = {folder_of(each, runs) for each in (task.recipe, *task.recipe.runs)}
+    all_of_it = {folder_of(each, runs) for each in (task.plan, *task.plan.runs)}
     return tuple(sorted(all_of_it))
 
 
@@ -111,14 +111,14 @@ def measure_task(
     task: Task, runs: Path, *, device: torch.device, progress: bool = False
 ) -> Iterator[Record]:
     """Evaluate a run that was trained, or two."""
-    folders = [folder_of(run, runs) for run in task.recipe.runs]
-    finished = FinishedRun.of(task.recipe, folders)
-    network = finished.recipe.joined([load_network(folder) for folder in folders])
+    folders = [folder_of(run, runs) for run in task.plan.runs]
+    finished = FinishedRun.of(task.plan, folders)
+    network = finished.plan.joined([load_network(folder) for folder in folders])
     for measured in measure_run(
         finished,
         network.to(device).eval(),
         task.attacks,
-        precision=evaluation_precision(task.recipe),
+        precision=evaluation_precision(task.plan),
         device=device,
         limit=task.test_images,
         question=task.question,

@@ -11,10 +11,9 @@ the card: how it was trained, and what these very weights were measured to do.
 """
 
 from upright.zoo.card import Card
-from upright.zoo.entry import Entry, entry_name
+from upright.zoo.entry import Entry, entry_name, pack, unpack
 from upright.zoo.shelf import card, find, folders, load, names
 from upright.zoo.text import to_markdown
-from upright.zoo.weights import pack, unpack
 
 __all__ = [
     "Card",

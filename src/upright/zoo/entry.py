@@ -1,4 +1,9 @@
-"""An entry of the zoo: its name, and the two files that it consists of."""
+"""An entry of the zoo: its name, and the two files that it consists of.
+
+Its weights take half the size of a checkpoint's, or less. Kernels and matrices are rounded to
+bfloat16. Norms, biases and buffers stay as they are: they are few, and statistics of batch norms
+may span more digits than bfloat16 has.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import nn
 
 from upright.attacks import Attack, RandomSearch, SpatialPGD
@@ -15,10 +22,10 @@ from upright.families import UnknownFamilyError
 from upright.files import plain_name, write_whole
 from upright.objective import Objective
 from upright.train import Recipe
+from upright.train.network import build_with, model_tensors
 from upright.zoo.card import Card, read_card, write_card
-from upright.zoo.weights import unpack
 
-__all__ = ["Entry", "entry_name"]
+__all__ = ["Entry", "entry_name", "pack", "unpack"]
 
 _PART = r"[a-z0-9][a-z0-9._-]{0,99}"
 _NAME = re.compile(f"{_PART}/{_PART}")
@@ -70,12 +77,12 @@ class Entry:
 
     @property
     def card_file(self) -> Path:
-        """Of the card."""
+        """Where its card lies."""
         return self.folder / f"{self.name}.json"
 
     @property
     def weights_file(self) -> Path:
-        """Of the weights."""
+        """Where its weights lie."""
         return self.folder / f"{self.name}.safetensors"
 
     def card(self) -> Card:
@@ -121,3 +128,22 @@ class Entry:
         self.check_free()
         write_whole(self.weights_file, weights)
         write_whole(self.card_file, write_card(card))
+
+
+def pack(network: nn.Module) -> bytes:
+    """Give the content of a file of weights: safetensors, in which nothing can be run."""
+    rounded = {weight.data_ptr() for weight in network.parameters() if weight.ndim > 1}
+    packed = {
+        name: tensor.to(torch.bfloat16 if tensor.data_ptr() in rounded else tensor.dtype)
+        for name, tensor in model_tensors(network).items()
+    }
+    return save({name: tensor.cpu().contiguous() for name, tensor in packed.items()})
+
+
+def unpack(content: bytes, model: str, *, classes: int, channels: int) -> nn.Module:
+    """Build the network of that name with packed weights, in float32 and in evaluation mode."""
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise ValueError(f"not a file of weights: {error}") from error
+    return build_with(tensors, model, classes=classes, channels=channels)

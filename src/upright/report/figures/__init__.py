@@ -8,15 +8,15 @@ from itertools import chain, count
 
 from upright.records import Record
 from upright.report.data import runtime_points
+from upright.report.exhibition import Exhibition
 from upright.report.figures.along import draw_along
 from upright.report.figures.curves import draw_curves
 from upright.report.figures.demo import Outcome, draw_demo
 from upright.report.figures.draw import Drawing
 from upright.report.figures.example import Example, draw_example, find_example
 from upright.report.figures.orbits import draw_orbits
+from upright.report.figures.penalty_weights import draw_penalty_weights
 from upright.report.figures.runtime import draw_runtime
-from upright.report.figures.weights import draw_weights
-from upright.report.saved import Exhibition
 
 __all__ = [
     "Drawing",
@@ -28,8 +28,8 @@ __all__ = [
     "draw_demo",
     "draw_example",
     "draw_orbits",
+    "draw_penalty_weights",
     "draw_runtime",
-    "draw_weights",
     "find_example",
 ]
 
@@ -46,7 +46,7 @@ def all_drawings(
     datasets = dict.fromkeys(point.dataset for point in points)
     drawings += [draw_runtime(points, dataset) for dataset in datasets]
     drawings.append(draw_orbits())
-    drawings += [draw_weights(records, "rnd"), draw_weights(records, "Wo-k")]
+    drawings += [draw_penalty_weights(records, "rnd"), draw_penalty_weights(records, "Wo-k")]
     drawings += [draw_along(exhibition) for exhibition in exhibitions]
     drawings += [draw_curves(exhibition) for exhibition in exhibitions]
     return _named_apart(drawing for drawing in drawings if drawing is not None)

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from upright.families import Axis
+from upright.report.exhibition import Exhibition, titles
 from upright.report.figures.draw import WRONG, Drawing, styled
-from upright.report.saved import Exhibition
-from upright.report.titles import titles
 
 __all__ = ["draw_along"]
 
@@ -30,7 +29,7 @@ def draw_along(exhibition: Exhibition) -> Drawing | None:
     drawing = Figure(figsize=(1.9 * across + 0.6, 3.4 * down), layout="constrained")
     panels = list(drawing.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
     first, last = float(values[0]), float(values[-1])
-    axis = shown.space.axes[shown.space.chain.columns[shown.along]]
+    axis = shown.space.axes[shown.space.chain.column_of[shown.along]]
     ticks = sorted({first, 0.0, last})
     for axes, model, title in zip(panels, models, titles(models), strict=False):
         wrong = model.predicted_along != shown.labels[:, None]

@@ -7,10 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upright.fooled import Curve
+from upright.report.exhibition import Exhibition, fooled_poses, titles
 from upright.report.figures.draw import Drawing, look, styled
-from upright.report.fooled import fooled_poses
-from upright.report.saved import Exhibition
-from upright.report.titles import titles
 
 __all__ = ["draw_curves"]
 

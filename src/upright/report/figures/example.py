@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from upright.pose import Pose
+from upright.report.exhibition import Array, Exhibition, SavedModel, Shown, titles
 from upright.report.figures.draw import Drawing, styled
-from upright.report.saved import Array, Exhibition, SavedModel, Shown
-from upright.report.titles import titles
 from upright.warp import warp
 
 __all__ = ["Example", "draw_example", "draw_example_in", "find_example"]

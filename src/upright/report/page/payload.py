@@ -11,10 +11,8 @@ import torch
 
 from upright.families import Axis, Family, Spatial
 from upright.report.data import RuntimePoint
+from upright.report.exhibition import Array, Exhibition, SavedModel, Shown, fooled_poses, titles
 from upright.report.figures import find_example
-from upright.report.fooled import fooled_poses
-from upright.report.saved import Array, Exhibition, SavedModel, Shown
-from upright.report.titles import titles
 
 __all__ = ["payload"]
 
@@ -71,7 +69,7 @@ def _family(family: Family, shown: Shown) -> dict[str, Any]:
     axes = [torch.as_tensor(shown.grid[axis.name]).double() for axis in family.axes]
     values = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
     height, width = shown.images.shape[-2:]
-    maps = family.inverse(values, (height, width)).flatten(1).nan_to_num()
+    maps = family.inverse_matrix(values, (height, width)).flatten(1).nan_to_num()
     return known | {"maps": maps.tolist()}
 
 

@@ -8,10 +8,10 @@ from itertools import groupby
 
 from upright.records import Record
 from upright.report.asked import ABOVE_NATURAL, above_natural, unlike_the_paper
+from upright.report.exhibition import record_id
 from upright.report.figures.runtime import time_unit
 from upright.report.model import Cell, Estimate, Table
 from upright.report.runs import MethodRuns, told_apart
-from upright.report.saved import record_id
 
 __all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
 
@@ -29,7 +29,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class SheetCell:
-    """One cell."""
+    """What one cell of a sheet shows, and by what it is sorted."""
 
     text: str
     order: float | str | None = None
@@ -174,7 +174,7 @@ def _marked_above(cell: SheetCell) -> SheetCell:
 
 
 def _notes(rows: Iterable[Sequence[SheetCell]]) -> tuple[str, ...]:
-    """What explains a mark, where a cell has it."""
+    """Explain the mark of accuracies above natural, where a cell has it."""
     marked = any(_ABOVE in cell.detail for row in rows for cell in row)
     return (f"{ABOVE_NATURAL[0].upper()}{ABOVE_NATURAL[1:]}.",) if marked else ()
 

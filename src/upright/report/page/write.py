@@ -13,15 +13,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from upright.files import write_whole
-from upright.records import Damage, Record, read, read_folder
+from upright.record_files import Damage, read, read_folder
+from upright.records import Record
 from upright.report.data import runtime_points
+from upright.report.exhibition import Exhibition, record_id
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES
 from upright.report.model import Table
 from upright.report.page.payload import payload
 from upright.report.page.sheet import methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs
-from upright.report.saved import Exhibition, read_saved, record_id
+from upright.report.saved import read_saved
 
 __all__ = ["Contents", "read_contents", "write_report"]
 

@@ -1,7 +1,7 @@
 """Draw the pictures of the pages.
 
     make demo                                  # trains the networks that are asked, once
-    python docs/pictures.py --runs runs/demo
+    python docs/draw_images.py --runs runs/demo
 
 Written to docs/images. Wrong is dark and right is light, so that the pictures can be read in grey.
 """

@@ -24,7 +24,7 @@ class FailedError(Exception):
     """A job failed on some rank, or a rank died."""
 
 
-class Crew:
+class RankPool:
     """Ranks that wait for jobs; a job is a function of a module, called with its rank first.
 
     They have joined each other by a file in the folder; without one they are still to join.
@@ -45,7 +45,7 @@ class Crew:
             self.pipes.append(here)
             self.processes.append(process)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> RankPool:
         return self
 
     def __exit__(self, *_: object) -> None:

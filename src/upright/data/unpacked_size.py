@@ -6,13 +6,13 @@ drawings to a hundredth; beyond that, and beyond what any machine has room for, 
 
 from __future__ import annotations
 
-__all__ = ["check_room"]
+__all__ = ["check_unpacked_size"]
 
 _MOST_BYTES = 1 << 30
 _MOST_TIMES = 100
 
 
-def check_room(what: str, *, needed_bytes: int, packed_bytes: int, advice: str) -> None:
+def check_unpacked_size(what: str, *, needed_bytes: int, packed_bytes: int, advice: str) -> None:
     """Refuse what would take more than 1 GiB and more than a hundred times its size on the disk."""
     if needed_bytes > max(_MOST_BYTES, _MOST_TIMES * packed_bytes):
         raise ValueError(

@@ -16,7 +16,7 @@ from upright.report.data import LambdaPoint, lambda_curve
 from upright.report.figures.draw import EDGE, Drawing, look, styled
 from upright.report.model import Estimate
 
-__all__ = ["draw_weights"]
+__all__ = ["draw_penalty_weights"]
 
 Search = Literal["rnd", "Wo-k"]
 _UNREGULARISED = {"rnd": "std*", "Wo-k": "AT(rob, Wo-10)"}
@@ -26,7 +26,7 @@ Curves = dict[str, tuple[LambdaPoint, ...]]
 
 
 @styled
-def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
+def draw_penalty_weights(records: Sequence[Record], search: Search) -> Drawing | None:
     """Draw the methods of one search that were trained with several λ, a column a data set."""
     records = comparable(records)
     settings = {record.dataset: setting_in_words(record) for record in records}
@@ -62,7 +62,7 @@ def draw_weights(records: Sequence[Record], search: Search) -> Drawing | None:
 
 
 def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
-    """The methods with at least two λ."""
+    """The curve over λ of each method that was trained with at least two."""
     found = [known_objective(name) for name in dict.fromkeys(each.method for each in records)]
     methods = dict.fromkeys(
         each.with_usual_weight()

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upright.data.decode import open_picture
 from upright.data.known import IMAGES_PER_MOSAIC
 from upright.data.raw import RawSplit
+from upright.pictures import open_picture
 
 __all__ = ["read_mosaics", "read_strips"]
 

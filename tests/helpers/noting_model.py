@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CLASSES", "COUNT", "IMAGES", "LABELS", "SEARCHES", "Witness"]
+__all__ = ["CLASSES", "COUNT", "IMAGES", "LABELS", "SEARCHES", "NotingModel"]
 
 COUNT, CLASSES = 3, 5
 IMAGES = torch.rand(COUNT, 2, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -15,7 +15,7 @@ SEARCHES = ["AT(rob, Wo-4)", "KL(mix, Wo-3×2)", "L2(rob, S-PGD)", "KL-C(mix, S-
 """Objectives of which each searches in another way."""
 
 
-class Witness(nn.Module):
+class NotingModel(nn.Module):
     """A small network that notes each batch it is shown, and may fail at one of them."""
 
     def __init__(self, *, channels: int = 2, fails_at: int | None = None) -> None:

@@ -32,7 +32,7 @@ def test_pictures_can_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
         )
         train(recipe, tmp_path / f"run-{number}")
     with torch.random.fork_rng():
-        draw = runpy.run_path(str(ROOT / "docs" / "pictures.py"))["main"]
+        draw = runpy.run_path(str(ROOT / "docs" / "draw_images.py"))["main"]
         draw(tmp_path, tmp_path, images=2)
     drawn = {file.name for file in tmp_path.iterdir() if file.is_file()}
     made_otherwise = {

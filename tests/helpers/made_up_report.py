@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from made_up import made_up_record
-from upright.records import Record, append
-from upright.report.saved import SavedModel, Shown, record_id, write_saved
+from made_up_records import made_up_record
+from upright.record_files import append
+from upright.records import Record
+from upright.report.exhibition import SavedModel, Shown, record_id
+from upright.report.saved import write_saved
 from upright.space import Space
 from upright.train import Recipe
 
