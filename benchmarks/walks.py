@@ -2,10 +2,10 @@
 
     python benchmarks/walks.py
 
-Each path is run once, small, and every function of the package that is called is noted: the files
-in the order in which they are first entered, how many functions of each, and how often it goes
-from one file into another. What is only imported is not entered. docs/architecture.md has the walks
-in words.
+Commands, and what they come to in Python. Each is run once, small, and every function of the house
+that is called is noted: the files in the order in which they are first entered, how many functions
+of each, and how often it goes from one file into another. What is only imported is not entered.
+docs/architecture.md has the walks in words.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
+from torch import nn
+
 import upright
+from upright import RegularizedLoss, evaluate
 from upright.cli import main as command_line
+from upright.paper import INVARIANCE
+from upright.paper.tables import fill_tables, select
+from upright.record_files import RecordFolder
 
 PACKAGE = Path(upright.__file__).parent
 Steps = Callable[[str], None]
@@ -89,10 +96,32 @@ def one_cell(device: str) -> None:
     _run("reproduce", "--dry-run", *words)
 
 
+def evaluate_in_python(device: str) -> None:
+    """A model and images of one's own: what is left without names, files and tables."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5)).eval().to(device)
+    evaluate(model, (torch.rand(8, 3, 8, 8), torch.arange(8) % 5), attacks=["grid-3x3x3"])
+
+
+def step_in_python(device: str) -> None:
+    """A loss in a loop of one's own."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5)).to(device)
+    images, labels = torch.rand(8, 3, 8, 8, device=device), torch.arange(8, device=device) % 5
+    RegularizedLoss("KL(rob, Wo-10)")(model, images, labels).total.backward()
+
+
+def cell_in_python(_: str) -> None:
+    """A cell from records: what it says, and not what is still to be run."""
+    layouts = select(INVARIANCE, tables=["regspat"], datasets=["cifar10"], methods=["std*"])
+    fill_tables(INVARIANCE, layouts, RecordFolder.usual().read())
+
+
 PATHS: dict[str, Steps] = {
     "one evaluation": one_evaluation,
     "one step": one_step,
     "one cell": one_cell,
+    "evaluate in Python": evaluate_in_python,
+    "a step in Python": step_in_python,
+    "a cell in Python": cell_in_python,
 }
 
 
