@@ -2,9 +2,9 @@
 
     python benchmarks/continuum.py --models zoo:cifar10/std-star zoo:svhn/std-star \
         --spaces "shift(3px) rotate(30)" "shift rotate zoom brightness" \
-        --json results/continuum.json
-    python benchmarks/continuum.py --measured results/continuum.json \
-        --records results/cifar10.jsonl --markdown docs/continuum.md --figure docs/images
+        --json results/continuum/searches.json
+    python benchmarks/continuum.py --measured results/continuum/searches.json \
+        --records results/continuum/training.jsonl --markdown docs/continuum.md --figure docs/images
 
 The truth is brute force: what no attack of the comparison fools, grids among them, is shown
 ``--truth`` random poses, the same to all images. So no attack is below it; and like all of them, it

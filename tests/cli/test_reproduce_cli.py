@@ -164,7 +164,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     shipped = tmp_path / "package" / "records"
     shutil.copytree(ROOT / "results", shipped)
     monkeypatch.setattr(record_files, "SHIPPED", shipped)
-    before = [file.read_bytes() for file in sorted(shipped.iterdir())]
+    before = [file.read_bytes() for file in sorted(shipped.glob("*.jsonl"))]
 
     def counted(*options):
         _, out, _ = reproduce("--dry-run", *options)
@@ -179,7 +179,7 @@ def test_records_that_come_with_the_package_are_shown_beside_one_s_own(
     shutil.rmtree("results")
     keep_made_up("AT(mix, Wo-10)", dataset="svhn")  # one's own take nothing away
     assert counted() >= measured
-    assert [file.read_bytes() for file in sorted(shipped.iterdir())] == before
+    assert [file.read_bytes() for file in sorted(shipped.glob("*.jsonl"))] == before
     # Who names a folder begins anew.
     assert counted("--results", "elsewhere") == 0
 

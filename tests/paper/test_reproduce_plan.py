@@ -320,7 +320,10 @@ def test_batch_sizes_can_be_left_out():
         ({"tables": ["regspatial"]}, "no table 'regspatial'; choose from regspat, comparereg"),
         ({"datasets": ["mnist"]}, "no data set 'mnist'; choose from svhn, cifar10, cifar100"),
         ({"methods": ["KL(rob, Wo-9)"]}, r"no method 'KL\(rob,Wo-9\)'"),
-        ({"tables": ["wok_diffk"], "datasets": ["svhn"]}, "no table of the paper has these"),
+        (
+            {"tables": ["wok_diffk"], "datasets": ["svhn"]},
+            "no numbers of wok_diffk on svhn; it has",
+        ),
     ],
 )
 def test_what_the_paper_does_not_have_is_named(choice, message):

@@ -3,8 +3,9 @@
 Why does a cell say what it says? Look, in this order:
 
 1. ``cells``: which runs fill it (``wanted``), and which records are of them (``recipe_of``).
-2. ``judge``: what is shown of those records, and how it stands beside the paper: agrees, above or
-   short. A chosen λ, a misprint and a caveat are told there.
+2. ``judge``: what is shown of those records beside the paper; a chosen λ, a misprint and a caveat
+   are told there. The rule itself is the report's, which draws no other tables by another one:
+   ``report.compare.difference`` has the standard errors, ``report.model.Cell.verdict`` the word.
 3. ``numbers``: which of those that the paper reports counts; ``invariance.csv`` has them all.
 4. ``invariance``: what this paper is, as one value; another is one more file (docs/add/paper.md).
 5. ``needs``, ``missing``, ``todo``, ``cost``: what is to be run for it, and how long that takes.

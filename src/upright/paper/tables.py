@@ -34,8 +34,15 @@ def select(
     ]
     found = tuple(layout for layout in chosen if layout.methods and layout.datasets)
     if not found:
-        raise ValueError("no table of the paper has these methods on these data sets")
+        asked = [", ".join(some) for some in (tables, named, datasets) if some]
+        raise ValueError(f"the paper has no numbers of {' on '.join(asked)}; it has {_has(paper)}")
     return found
+
+
+def _has(paper: Paper) -> str:
+    """Which tables are of which data sets, in words."""
+    rows = dict.fromkeys((layout.name, ", ".join(layout.datasets)) for layout in paper.layouts)
+    return "; ".join(f"{name} of {datasets}" for name, datasets in rows)
 
 
 def _narrowed(

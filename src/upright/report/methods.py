@@ -37,12 +37,14 @@ def measured_methods(tables: Iterable[Table]) -> dict[str, dict[str, dict[str, C
 
 
 def _table(dataset: str, methods: dict[str, dict[str, Cell]], metric: str) -> str:
+    marks: dict[str, str] = {}
     rows = [
         (f"{dataset}, %", "seeds", "natural", "paper", metric, "paper"),
         ("---", *("---:" for _ in range(5))),
-        *(_row(name, cells, metric) for name, cells in _without_synonyms(methods).items()),
+        *(_row(name, cells, metric, marks) for name, cells in _without_synonyms(methods).items()),
     ]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    notes = "".join(f"\n{mark} {note}\n" for note, mark in marks.items())
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows) + notes
 
 
 def _without_synonyms(methods: dict[str, dict[str, Cell]]) -> dict[str, dict[str, Cell]]:
@@ -58,20 +60,21 @@ def _without_synonyms(methods: dict[str, dict[str, Cell]]) -> dict[str, dict[str
     return dict(shown.values())
 
 
-def _row(name: str, cells: dict[str, Cell], metric: str) -> tuple[str, ...]:
+def _row(name: str, cells: dict[str, Cell], metric: str, marks: dict[str, str]) -> tuple[str, ...]:
     measured = [cell.measured for cell in cells.values() if cell.measured is not None]
-    values = [_percent(cells.get(each)) for each in ("nat", metric)]
+    values = [_percent(cells.get(each), marks) for each in ("nat", metric)]
     seeds = min(estimate.n for estimate in measured)
     chosen = sorted({cell.choice for cell in cells.values()} - {""})
     title = ", ".join([f"`{spaced(name)}`", *chosen])
     return title, str(seeds), *(part for pair in values for part in pair)
 
 
-def _percent(cell: Cell | None) -> tuple[str, str]:
-    """A cell's accuracy in percent, as measured and as the paper has it."""
+def _percent(cell: Cell | None, marks: dict[str, str]) -> tuple[str, str]:
+    """A cell's accuracy in percent, as measured and as the paper has it, marked for its note."""
     if cell is None:
         return "", ""
-    return _number(cell.measured), _number(cell.reported)
+    mark = marks.setdefault(cell.note, "¹²³⁴"[len(marks)]) if cell.note else ""
+    return _number(cell.measured), f"{_number(cell.reported)}{mark}"
 
 
 def _number(value: Estimate | Reported | None) -> str:

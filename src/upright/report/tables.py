@@ -129,12 +129,16 @@ _CSV_COLUMNS = (
     "oracle",
     "chosen_weight",
     "note",
+    "records",
     "command",
 )
 
 
 def to_csv(tables: Iterable[Table]) -> str:
-    """All cells of tables, a line for each; accuracies as fractions, nothing rounded."""
+    """All cells of tables, a line for each; accuracies as fractions, nothing rounded.
+
+    ``records`` are those that a cell is the mean of, each as the hash of its recipe and its seed.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_CSV_COLUMNS)
@@ -167,6 +171,7 @@ def _csv_values(cell: Cell, column: Column) -> list[object]:
         column.oracle,
         cell.weight,
         cell.note,
+        " ".join(f"{one.recipe_hash}/{one.seed}" for one in (measured.sources if measured else ())),
         cell.command,
     ]
 
