@@ -173,7 +173,7 @@ def test_postscript_by_another_name_is_refused_and_no_program_is_started(
 def test_pictures_are_opened_in_one_place() -> None:
     package = Path(upright.__file__).parent
     found = {path.name for path in package.rglob("*.py") if "Image.open(" in path.read_text()}
-    assert found == {"decode.py"}
+    assert found == {"pictures.py"}
 
 
 def tar_of(size: int, name: str = "other") -> bytes:
