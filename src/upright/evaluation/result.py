@@ -70,12 +70,12 @@ class SlopeEstimate:
 
     @property
     def in_words(self) -> str:
-        low = f"by observed slopes perhaps as low as {100 * self.accuracy:.2f} %"
+        """Say it with its error rate; empty where too few passes tell none."""
         if not self.safe_early.any():
-            return f"{low} (how often a finer search goes below that, these passes cannot tell)"
+            return ""
         return (
-            f"{low} (the same estimate after a quarter of the passes: "
-            f"a finer search went below it on {self.error_rate})"
+            f"by observed slopes perhaps as low as {100 * self.accuracy:.2f} % (the same estimate "
+            f"after a quarter of the passes: a finer search went below it on {self.error_rate})"
         )
 
     def summary(self) -> dict[str, object]:
@@ -180,7 +180,7 @@ class Evaluation:
         estimates = [
             f"{name}: {100 * result.accuracy:.2f} %; {result.estimate.in_words}"
             for name, result in self.attacks.items()
-            if result.estimate is not None
+            if result.estimate is not None and result.estimate.in_words
         ]
         return (*([ORACLE] if self.oracle else []), *notes, *estimates)
 

@@ -236,7 +236,7 @@ def _family(name: str, limits: str | None) -> Family:
     except UnknownNameError as error:
         raise UnknownFamilyError(
             f"{error}, and of your own those whose file you import, or name on the command line as "
-            f"FILE.py:NAME or by --families FILE.py: write {GRAMMAR}"
+            f"FILE.py:NAME, or to evaluate and report by --families FILE.py: write {GRAMMAR}"
         ) from None
     try:
         return kind() if limits is None else kind().limited(limits.split(","))
