@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["KL", "L2", "Penalty", "kl_divergence", "squared_distance"]
+__all__ = ["KL", "L2", "Penalty", "kl_divergence", "penalties_of", "squared_distance"]
 
 
 def squared_distance(natural: Tensor, transformed: Tensor, *, scale: float = 0.25) -> Tensor:
@@ -46,6 +46,21 @@ class Penalty(abc.ABC):
     @abc.abstractmethod
     def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
         """Give one value for each pair."""
+
+
+def penalties_of(penalty: Penalty, natural: Tensor, transformed: Tensor) -> Tensor:
+    """Give the value of each pair; an answer of another shape, which a mean would hide, is refused.
+
+    ``natural`` broadcasts to ``transformed``.
+    """
+    values: object = penalty(natural, transformed)
+    if not isinstance(values, Tensor) or values.shape != transformed.shape[:-1]:
+        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(
+            f"{penalty} gave {shape} for logits of {tuple(transformed.shape)}, but a penalty gives "
+            "one value for each pair: sum over the last axis"
+        )
+    return values
 
 
 @dataclass(frozen=True)

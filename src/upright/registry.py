@@ -64,6 +64,7 @@ class Registry(Mapping[str, T], Generic[T]):
         any_case: bool = False,
         alphabetical: bool = True,
         synonyms: Mapping[str, str] | None = None,
+        code_of: Callable[[T], object] | None = None,
     ) -> None:
         """Make an empty one.
 
@@ -73,11 +74,14 @@ class Registry(Mapping[str, T], Generic[T]):
             alphabetical: The order in lists; else that of registration.
             synonyms: What others call something, in small letters, and how it is called here:
                 these are not understood, but told.
+            code_of: Gives the class or function by which a value is told from others; by default
+                the value itself.
         """
         self.kind = kind
         self._flags = re.IGNORECASE if any_case else re.NOFLAG
         self._alphabetical = alphabetical
         self._synonyms = dict(synonyms or {})
+        self._code_of = code_of or (lambda value: value)
         self._entries: dict[str, Registered[T]] = {}
 
     def __getitem__(self, form: str) -> T:
@@ -161,12 +165,13 @@ class Registry(Mapping[str, T], Generic[T]):
             if known.form == entry.form or known.pattern == entry.pattern
         ]
         for known in alike:
-            if _code(known.value) != _code(entry.value):
+            if _code(self._code_of(known.value)) != _code(self._code_of(entry.value)):
                 raise ValueError(
                     f"another {self.kind} is called {known.form!r}: choose another name"
                 )
         for known in alike:
-            del self._entries[known.form]
+            if known.form != entry.form:  # else it keeps its place
+                del self._entries[known.form]
 
 
 def similar_names(name: str, names: Iterable[str], *, most: int = 1) -> list[str]:

@@ -18,6 +18,7 @@ from tiny_runs import (
     sending,
 )
 from upright import evaluate
+from upright.objective import grammar
 from upright.train import Recipe, load_network, published
 
 pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
@@ -167,12 +168,32 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_a_misspelt_objective_shows_the_grammar(upright: Call) -> None:
+def test_a_misspelt_objective_is_told_and_one_of_another_form_shows_the_grammar(
+    upright: Call,
+) -> None:
     code, _, err = upright("train", "KLL(rob, Wo-2)", *OPTIONS, "--out", "run")
     assert code == 2
     assert "no regularizer is called 'KLL' (nearest: KL)" in err
-    assert "Reg(batch, def)" in err
+    assert err.count("\n") == 1
+    code, _, err = upright("train", "KL(rob)", *OPTIONS, "--out", "run")
+    assert (code, grammar() in err) == (2, True)
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("objective", ["Hinge(rob, Wo-2)", "KL(rob, corners)"])
+def test_a_run_of_a_name_that_is_not_known_here_is_not_damaged(
+    upright: Call, objective: str
+) -> None:
+    upright("train", OBJECTIVE, *OPTIONS, "--out", "run")
+    content = json.loads(Path("run/run.json").read_text())
+    content["recipe"]["objective"] = objective
+    Path("run/run.json").write_text(json.dumps(content))
+    code, _, err = upright("evaluate", "run", "--data", "npz:colours.npz", "--attack", "rnd")
+    assert code == 2
+    assert f"run/run.json: cannot read the objective '{objective}': no " in err
+    assert "for one of your own, import the file that names it" in err
+    assert "damaged" not in err
+    assert err.count("\n") == 1
 
 
 def test_a_run_that_has_no_checkpoint_cannot_be_evaluated(upright: Call) -> None:

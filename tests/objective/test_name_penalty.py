@@ -15,6 +15,7 @@ from torch import Tensor
 from upright import Objective, Penalty, RegularizedLoss, name_penalty
 from upright.attacks import ATTACKS, CandidateSearch, RandomSearch, attack_name
 from upright.objective.notation import REGULARIZERS
+from upright.penalties import KL, L2
 from upright.pose import Pose
 from upright.space import Space
 from upright.train import Recipe
@@ -134,6 +135,78 @@ def test_name_that_is_taken_or_no_word_is_refused(name: str) -> None:
         name_penalty(name, Widest())
 
 
+def test_a_penalty_is_named_again_but_another_is_not() -> None:
+    name_penalty("Margin", Margin())
+    name_penalty("Wide", Margin(3.0), weight=0.01)
+    order = list(REGULARIZERS)
+    name_penalty("Margin", Margin(2.0), weight=5.0)  # a cell of a notebook, changed and run again
+    objective = Objective.parse("Margin(nat, Wo-2)")
+    assert (objective.penalty, objective.weight) == (Margin(2.0), 5.0)
+    assert list(REGULARIZERS) == order
+    with pytest.raises(ValueError, match="another regularizer is called 'Margin': choose another"):
+        name_penalty("Margin", Widest())
+
+
+@pytest.mark.parametrize(("name", "penalty"), [("L2", L2(1.0)), ("KL-C", KL()), ("AT", L2())])
+def test_the_names_of_the_paper_keep_their_meaning(name: str, penalty: Penalty) -> None:
+    before = REGULARIZERS[name]
+    with pytest.raises(ValueError, match="choose another name"):
+        name_penalty(name, penalty)
+    assert REGULARIZERS[name] is before
+
+
+def test_a_class_is_no_penalty() -> None:
+    with pytest.raises(ValueError, match=r"give an instance: Widest\(\)"):
+        name_penalty("MAX", Widest)  # type: ignore[arg-type]
+
+
+def test_of_several_names_the_one_that_agrees_is_written() -> None:
+    name_penalty("Margin", Margin())
+    name_penalty("M3", Margin(3.0), weight=0.01)
+    for text in (
+        "M3(nat, Wo-2)",
+        "M3(nat, Wo-2; λ=0.5)",
+        "Margin(nat, Wo-2)",
+        "Margin(nat, Wo-2; λ=0.01)",
+        "Margin(nat, Wo-2; λ=0.01, width=2)",
+    ):
+        assert str(Objective.parse(text)) == text
+        assert Recipe(objective=text).method == text
+    assert str(Objective.parse("Margin(nat, Wo-2; λ=0.01, width=3)")) == "M3(nat, Wo-2)"
+    name_penalty("P1", Plain(1.0))
+    name_penalty("P2", Plain(2.0))
+    assert str(with_penalty(Plain(2.0))) == "P2(rob, Wo-10)"
+
+
+def test_a_name_of_ones_own_for_a_penalty_of_the_paper_changes_no_recipe() -> None:
+    text = "KL(rob, Wo-10; λ=1)"
+    before = Recipe(objective=text).hash
+    name_penalty("KL1", KL(), weight=1.0)
+    assert Recipe(objective=text).hash == before
+    assert str(Objective.parse("KL1(nat, Wo-10)")) == "KL(nat, Wo-10; λ=1)"
+
+
+@dataclass(frozen=True)
+class Unsummed(Penalty):
+    """One that forgets to sum over the classes, or sums over the images, too."""
+
+    over_all: bool = False
+
+    def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
+        differences = (natural - transformed).square()
+        return differences.sum() if self.over_all else differences
+
+
+@pytest.mark.parametrize("penalty", [Unsummed(), Unsummed(over_all=True)])
+@pytest.mark.parametrize("attack", ["rnd", "Wo-2", "S-PGD", "rnd×2"])
+def test_a_penalty_of_another_shape_is_named(penalty: Penalty, attack: str) -> None:
+    objective = replace(Objective.parse(f"L2(nat, {attack})"), penalty=penalty)
+    images, labels = torch.rand(3, 1, 4, 4), torch.tensor([0, 1, 0])
+    with pytest.raises(ValueError, match="one value for each pair: sum over the last axis") as told:
+        RegularizedLoss(objective)(lambda x: x.flatten(1)[:, :2], images, labels)
+    assert str(told.value).startswith(f"{penalty} gave (")
+
+
 def with_penalty(penalty: Penalty, **changes: Any) -> Objective:
     return replace(Objective.parse("L2(rob, Wo-10)"), penalty=penalty, **changes)
 
@@ -198,11 +271,22 @@ def test_an_option_that_has_no_text_is_not_written_as_another(options: dict[str,
         str(with_penalty(Margin(**options)))
 
 
-@pytest.mark.parametrize("text", ["strict=maybe", "norm=l3", "classes=1.5", "pair=1", "depth=2"])
-def test_an_option_of_another_kind_is_refused_with_those_that_there_are(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("strict=maybe", "'maybe' is not of the kind bool"),
+        ("norm=l3", "'l3' is not of the kind"),
+        ("classes=1.5", "'1.5' is not of the kind int | None"),
+        ("pair=1", "'1' is not of the kind tuple[int, bool]"),
+        ("widht=2", "no option is called 'widht' (nearest: width)"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_with_the_reason(text: str, reason: str) -> None:
     name_penalty("Margin", Margin())
-    with pytest.raises(ValueError, match=f"{text}' does not fit here; options are λ, width, norm"):
+    with pytest.raises(ValueError, match="cannot read the objective") as caught:
         Objective.parse(f"Margin(rob, Wo-10; {text})")
+    assert f"{text!r} does not fit here, {reason}" in str(caught.value)
+    assert "; options are λ, width, norm" in str(caught.value)
 
 
 def test_of_a_penalty_that_is_no_dataclass_one_can_be_named() -> None:
@@ -241,7 +325,7 @@ def test_options_of_one_name_are_told_apart_or_refused() -> None:
     climbing = replace(Objective.parse("Clash(rob, S-PGD)"), penalty=Clashing(2))
     with pytest.raises(ValueError, match="are called steps; give each a name of its own"):
         str(climbing)
-    with pytest.raises(ValueError, match="does not fit here"):
+    with pytest.raises(ValueError, match=r"does not fit here, 2 options of .* are called steps"):
         Objective.parse("Clash(rob, S-PGD; steps=2)")
     with pytest.raises(ValueError, match="every objective has an option search"):
         name_penalty("Reserved", Reserved())

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from upright.attacks import Attack, GridSearch, RandomSearch, RefiningSearch, SpatialPGD
 from upright.objective import BatchType, Objective, Target, grammar
 from upright.penalties import KL, L2, Penalty
+from upright.registry import UnknownNameError
 
 NAMES = ["AT", "L2", "KL", "ALP", "KL-C"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -173,11 +174,41 @@ def test_options_reach_the_penalty_and_the_attack() -> None:
         ("L2(rob, Wo-10; scale=nan)", "'scale=nan'"),
     ],
 )
-def test_an_error_names_the_word_and_shows_the_grammar(text: str, named: str) -> None:
+def test_an_error_names_the_word_and_of_a_wrong_form_shows_the_grammar(
+    text: str, named: str
+) -> None:
     with pytest.raises(ValueError, match="cannot read the objective") as caught:
         Objective.parse(text)
-    assert named in str(caught.value).partition("The grammar is")[0].replace(repr(text), "")
-    assert grammar() in str(caught.value)
+    message, _, shown = str(caught.value).partition(" The grammar is\n")
+    assert named in message.replace(repr(text), "")
+    assert shown == (grammar() if named == "Reg(batch, def)" else "")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("KL(rob, Wo-10; λ=eight)", "'eight' is not of the kind float; options are λ, direction"),
+        ("KL(rob, Wo-10; directon=natural)", "no option is called 'directon' (nearest: direction)"),
+        ("KL(rob, Wo-10; direction=back)", "'back' is not of the kind Literal['natural', 'transf"),
+        ("KL(rob, S-PGD; restarts=2.5)", "'2.5' is not of the kind int; options are λ"),
+        ("KL(rob, Wo-10; search=both)", "target 'both' is not one of cross-entropy, penalty"),
+        ("KL(robust, Wo-10)", "'robust' is not a batch type: nat, rob or mix"),
+    ],
+)
+def test_an_error_tells_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="cannot read the objective") as caught:
+        Objective.parse(text)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["Hinge(rob, Wo-10)", "KL(rob, hill-5)", "KLC(rob, Wo-10)"])
+def test_a_name_that_is_not_known_here_is_told_from_other_errors(text: str) -> None:
+    with pytest.raises(UnknownNameError, match="for one of your own, import the file that names"):
+        Objective.parse(text)
+    with pytest.raises(ValueError, match="cannot read") as caught:
+        Objective.parse("KL(rob, Wo-10; width=3)")
+    assert not isinstance(caught.value, UnknownNameError)
 
 
 def test_every_example_of_the_grammar_can_be_read() -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import upright
 from markdown_code import PAGES, ROOT, blocks, commands, run_code, run_page, same_output
+from upright import RegularizedLoss
 from upright.attacks import ATTACKS, parse_attack
 from upright.cli import _COMMANDS, _app
 from upright.cli.evaluate import Evaluate
@@ -119,6 +121,24 @@ def test_extensions_work_from_the_command_line(
     assert all(name in printed for name in known)
 
 
+def test_the_script_of_a_penalty_knows_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "add" / "penalty.md"
+    (script,) = [each for each in blocks(page) if "cosine_upright.py" in each.options]
+    Path("cosine_upright.py").write_text(script.code)
+    for line in (
+        "train 'COS(rob, Wo-2)' --data glyphs --model convnet --steps 2 --batch 8 "
+        "--train-images 16 --out run",
+        "evaluate run --data glyphs --limit 8 --attack rnd",
+    ):
+        monkeypatch.setattr(sys, "argv", ["cosine_upright.py", *shlex.split(line)])
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path("cosine_upright.py", run_name="__main__")
+        assert stop.value.code == 0
+    assert "COS(rob, Wo-2)" in capsys.readouterr().out
+
+
 def test_every_extension_is_on_a_page_and_in_the_script() -> None:
     pages = "".join(page.read_text() for page in PAGES)
     script = (EXTEND / "my_upright.py").read_text()
@@ -127,6 +147,39 @@ def test_every_extension_is_on_a_page_and_in_the_script() -> None:
         # The command is of one paper: another is handed to functions.
         apart = file.stem in ("my_upright", "turned_glyphs")
         assert apart or f"import {file.stem} " in script
+
+
+class Counting(nn.Module):
+    """Counts the images that it sees, in the search and in the training pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights, self.seen = nn.Linear(3 * 8 * 8, 3), {True: 0, False: 0}
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen[self.training] += len(images)
+        answer: Tensor = self.weights(images.flatten(1))
+        return answer
+
+
+def costs() -> list[tuple[str, int, int]]:
+    """The objectives of the page's table of costs, with their passes for one image."""
+    table = (ROOT / "docs" / "train.md").read_text().partition("| objective | search |")[2]
+    rows = [row.split("|")[1:4] for row in table.partition("\n\n")[0].splitlines()[2:]]
+    return [
+        (name, *(int(re.findall(r"\d+", f"{each} 1")[0]) for each in passes))
+        for names, *passes in rows
+        for name in re.findall("`([^`]+)`", names)
+    ]
+
+
+@pytest.mark.parametrize(("name", "search", "training"), costs())
+def test_costs_that_the_page_tells_are_those_of_a_step(
+    name: str, search: int, training: int
+) -> None:
+    model, images = Counting(), torch.rand(5, 3, 8, 8)
+    RegularizedLoss(name)(model, images, torch.arange(5) % 3)
+    assert model.seen == {False: 5 * search, True: 5 * training}
 
 
 def test_output_that_differs_is_noticed(tmp_path: Path) -> None:

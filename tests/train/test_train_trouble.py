@@ -113,11 +113,20 @@ class TestDivergence:
             tiny_run(tmp_path, seed=8)
         for words in ("KL(rob, Wo-2)", "learning rate 0.05", "batch 11", "float32", "seed 8"):
             assert words in str(caught.value)
+        assert f"the last good checkpoint is kept in {tmp_path}; try" in str(caught.value)
         assert names(tmp_path)[-1] == "00000003.safetensors"
         checkpoint = RunDirectory.open(tmp_path).load()
         assert checkpoint is not None
         assert all(tensor.isfinite().all() for tensor in checkpoint.tensors.values())
         assert all(line["step"] < 5 for line in lines(tmp_path))
+
+    def test_a_checkpoint_is_spoken_of_only_where_there_is_one(
+        self, tmp_path: Path, mishaps: Mishaps
+    ) -> None:
+        mishaps[2] = lambda images: images * math.nan
+        with pytest.raises(ValueError, match=r"finite at step 2 .* seed 0; try a lower"):
+            tiny_run(tmp_path)
+        assert RunDirectory.open(tmp_path).load() is None
 
     def test_weights_that_are_not_finite_are_never_saved_though_the_loss_still_was(
         self, tmp_path: Path

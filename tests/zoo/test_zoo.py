@@ -198,6 +198,12 @@ class TestDamage:
         assert type(caught.value) is ValueError
         assert "\n" not in str(caught.value)
 
+    def test_a_card_of_a_penalty_that_is_not_here_is_not_called_damaged(self, entry):
+        content = entry.card_file.read_bytes()
+        entry.card_file.write_bytes(content.replace(b"KL(rob, Wo-2)", b"Hinge(rob, Wo-2)"))
+        with pytest.raises(ValueError, match=r"json: cannot read .* import the file that names it"):
+            zoo.card(NAME)
+
     def test_a_card_of_a_family_that_is_not_here_is_not_called_damaged(self, entry):
         content = entry.card_file.read_bytes()
         entry.card_file.write_bytes(content.replace(b"shift(3px) rotate", b"wave(3px) rotate"))

@@ -32,7 +32,7 @@ GRAMMAR = (
 )
 
 
-class UnknownFamilyError(ValueError):
+class UnknownFamilyError(UnknownNameError):
     """A text names a family that is not known here: perhaps one of somebody's own."""
 
 

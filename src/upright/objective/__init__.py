@@ -1,17 +1,15 @@
 """Objectives: the paper's training methods as points of one product."""
 
 from upright.modes import evaluation_mode
-from upright.objective.criterion import Criterion
-from upright.objective.locnet import (
+from upright.objective.any_objective import (
     AnyObjective,
-    LocNet,
-    LocNetLoss,
     as_objective,
     known_objective,
-    located_pose,
     make_loss,
     parse_objective,
 )
+from upright.objective.criterion import Criterion
+from upright.objective.locnet import LocNet, LocNetLoss, located_pose
 from upright.objective.loss import LossTerms, RegularizedLoss
 from upright.objective.notation import grammar, name_penalty
 from upright.objective.product import BatchType, Objective, Target

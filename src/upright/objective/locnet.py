@@ -9,7 +9,6 @@ not.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
@@ -20,26 +19,13 @@ from upright.checks import Model
 from upright.families import Spatial
 from upright.logits import ask
 from upright.objective.draws import Draws
-from upright.objective.loss import LossTerms, RegularizedLoss
-from upright.objective.options import alike
-from upright.objective.product import Objective
+from upright.objective.loss import LossTerms
 from upright.pose import Pose
 from upright.space import PAPER, Space
 from upright.warp import Fill, Interpolation, Resampling, check_fill
 from upright.window import Window
 
-__all__ = [
-    "AnyObjective",
-    "LocNet",
-    "LocNetLoss",
-    "as_objective",
-    "known_objective",
-    "located_pose",
-    "make_loss",
-    "parse_objective",
-]
-
-_TEXT = re.compile(r"LocNet\s*\(\s*(#?\w+)\s*\)", re.IGNORECASE)
+__all__ = ["LocNet", "LocNetLoss", "located_pose"]
 
 
 @dataclass(frozen=True)
@@ -66,41 +52,6 @@ class LocNet:
                 f"a LocNet finds poses that a warp undoes, but {', '.join(still)} moves no points; "
                 "give a space of shift, rotate, zoom and others that do"
             )
-
-
-AnyObjective = Objective | LocNet
-"""What a network can be trained by."""
-
-
-def parse_objective(text: str, *, weight: float | None = None) -> AnyObjective:
-    """Read any objective, the paper's notation or ``LocNet(fill)``."""
-    if match := _TEXT.fullmatch(text.strip()):
-        return LocNet(match[1])
-    return Objective.parse(text, weight=weight)
-
-
-def as_objective(given: AnyObjective | str) -> AnyObjective:
-    """Give an objective as its text says it: without what means nothing, such as λ of no penalty.
-
-    So objectives that train alike by their text are equal. One of which the text does not tell
-    everything is refused.
-    """
-    read = parse_objective(str(given))
-    attacks = [getattr(each, "attack", None) for each in (given, read)]
-    if not isinstance(given, str) and not alike(*attacks):
-        raise ValueError(
-            f"{given} does not tell {attacks[0]} from {attacks[1]}: let what its attack_name "
-            "captures, or its options, say all of it"
-        )
-    return read
-
-
-def known_objective(name: str) -> Objective | None:
-    """Read a name that may be anybody's, as those in records are; None where it is no objective."""
-    try:
-        return Objective.parse(name)
-    except ValueError:
-        return None
 
 
 class LocNetLoss(nn.Module):
@@ -143,24 +94,6 @@ class LocNetLoss(nn.Module):
             transformed_accuracy=None,
             poses={},
         )
-
-
-def make_loss(
-    objective: AnyObjective,
-    space: Space,
-    *,
-    interpolation: Interpolation,
-    view: int | None,
-    generator: torch.Generator,
-) -> RegularizedLoss | LocNetLoss:
-    """Make the loss of any objective, for images and labels that have been checked."""
-    if isinstance(objective, LocNet):
-        return LocNetLoss(
-            objective, space, interpolation=interpolation, view=view, generator=generator
-        )
-    return RegularizedLoss(
-        objective, space, interpolation=interpolation, view=view, generator=generator, check=False
-    )
 
 
 def located_pose(outputs: Tensor, space: Space) -> Pose:

@@ -24,6 +24,7 @@ from upright.objective.draws import Draws
 from upright.objective.inspection import Ask, Inspection
 from upright.objective.product import BatchType, Objective, Target
 from upright.objective.search import Search, repeated, room_for
+from upright.penalties import penalties_of
 from upright.pose import Pose
 from upright.space import PAPER, Space
 from upright.tiles import Room
@@ -198,7 +199,8 @@ class RegularizedLoss(nn.Module):
         if objective.penalty is not None:
             assert natural is not None
             originals = repeated(natural, objective.draws)
-            penalty = objective.penalty(originals, transformed[objective.penalty_target]).mean()
+            copies = transformed[objective.penalty_target]
+            penalty = penalties_of(objective.penalty, originals, copies).mean()
             total = total.add(penalty, alpha=objective.weight)
         return LossTerms(
             total=total,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, cast
 
 from upright.attacks import ATTACKS, Attack, parse_attack
@@ -12,13 +13,14 @@ from upright.objective.options import (
     alike,
     number,
     read_option,
+    read_value,
     with_values,
     without_options,
     write_option,
 )
 from upright.objective.product import BatchType, Objective, Target
 from upright.penalties import KL, L2, Penalty
-from upright.registry import Registry
+from upright.registry import Registry, UnknownNameError, similar_names
 
 __all__ = ["REGULARIZERS", "canonical", "grammar", "name_penalty", "parse", "usual_weight", "write"]
 
@@ -32,7 +34,9 @@ class _Regularizer:
     weight: float
 
 
-REGULARIZERS: Registry[_Regularizer] = Registry("regularizer", alphabetical=False)
+REGULARIZERS: Registry[_Regularizer] = Registry(
+    "regularizer", alphabetical=False, code_of=lambda known: type(known.penalty)
+)
 """What stands before the bracket: each penalty with what its x' maximises and its usual weight."""
 
 REGULARIZERS.register("AT")(_Regularizer(None, "penalty", 1.0))
@@ -40,6 +44,7 @@ REGULARIZERS.register("L2")(_Regularizer(L2(), "penalty", 1.0))
 REGULARIZERS.register("KL")(_Regularizer(KL(), "penalty", 8.0))
 REGULARIZERS.register("ALP")(_Regularizer(L2(), "cross-entropy", 1.0))
 REGULARIZERS.register("KL-C")(_Regularizer(KL(), "cross-entropy", 8.0))
+_OURS = frozenset(REGULARIZERS)
 
 
 def grammar() -> str:
@@ -67,10 +72,15 @@ def name_penalty(
     """Teach the notation a penalty: afterwards ``NAME(batch, def)`` is an objective with it.
 
     The fields of a dataclass become options: ``NAME(batch, def; FIELD=VALUE)``. ``weight`` is the λ
-    that it has unless told, ``target`` what its x' maximises.
+    that it has unless told, ``target`` what its x' maximises. The same class may be named again,
+    as where a cell of a notebook is run twice.
     """
     if not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"{name!r} is not a word, as names of penalties are: L2, KL-C")
+    if name in _OURS:
+        raise ValueError(f"{name} is a name of the paper's: choose another name")
+    if isinstance(penalty, type):
+        raise ValueError(f"{penalty.__name__} is a class: give an instance: {penalty.__name__}()")
     if taken := {"λ", "lambda", "search"} & {*penalty.options()}:
         raise ValueError(
             f"every objective has an option {taken.pop()}: call that field of {penalty} otherwise"
@@ -87,12 +97,12 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
         return Objective(batch="nat")
     match = _CALL.fullmatch("AT(rob, rnd)" if text.strip() == "std*" else text.strip())
     if match is None:
-        raise _error(text, "it is not of the form Reg(batch, def)")
+        raise _error(text, f"it is not of the form Reg(batch, def). The grammar is\n{grammar()}")
     name, batch, definition, options = match.groups()
     if name not in REGULARIZERS:
-        raise _error(text, str(REGULARIZERS.unknown(name)))
+        raise _unknown(text, REGULARIZERS.unknown(name))
     if batch not in ("nat", "rob", "mix"):
-        raise _error(text, f"{batch!r} is not a batch type")
+        raise _error(text, f"{batch!r} is not a batch type: nat, rob or mix")
     attack, draws = _attack(text, definition.strip())
     objective = _preset(name, cast(BatchType, batch), attack, draws)
     for option in filter(None, (part.strip() for part in (options or "").split(","))):
@@ -101,7 +111,8 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
             objective = _option(objective, key).read(objective, value)
         except (ValueError, TypeError) as error:
             names = ", ".join(each.name for each in _options(objective))
-            raise _error(text, f"{option!r} does not fit here; options are {names}") from error
+            reason = f"{option!r} does not fit here, {error}; options are {names}"
+            raise _error(text, reason) from error
     if weight is None or objective.penalty is None:
         return objective
     return replace(objective, weight=weight)
@@ -161,12 +172,26 @@ def _name(objective: Objective) -> str:
     penalty = objective.penalty
     if penalty is None:
         return "AT"  # without a penalty its target means nothing
-    for name, known in REGULARIZERS.items():
-        is_of_kind = type(known.penalty) is type(penalty)
-        if is_of_kind and known.penalty_target == objective.penalty_target:
-            _check_options(penalty, known.penalty)
-            return name
-    raise ValueError(f"the notation has no name for {penalty}; give it one with name_penalty")
+    names = [
+        name
+        for name, known in REGULARIZERS.items()
+        if type(known.penalty) is type(penalty) and known.penalty_target == objective.penalty_target
+    ]
+    if not names:
+        raise ValueError(f"the notation has no name for {penalty}; give it one with name_penalty")
+    name = min(names, key=partial(_distance, objective))  # of equals the first
+    _check_options(penalty, REGULARIZERS[name].penalty)
+    return name
+
+
+def _distance(objective: Objective, name: str) -> int:
+    """How far what a name stands for is from an objective; ours, which all can read, go first."""
+    known = REGULARIZERS[name]
+    if name in _OURS:
+        return 0
+    if not alike(known.penalty, objective.penalty):
+        return 3
+    return 1 if known.weight == objective.weight else 2
 
 
 def _first_name(penalty: Penalty | None) -> str | None:
@@ -189,11 +214,17 @@ def _check_options(penalty: Penalty, named: Penalty | None) -> None:
 def _attack(text: str, definition: str) -> tuple[Attack, int]:
     base, times, draws = definition.replace("*", "×").partition("×")
     try:
-        attack, count = parse_attack(base), int(draws) if times else 1
+        attack = parse_attack(base)
+    except UnknownNameError as error:
+        raise _unknown(text, error) from error
     except ValueError as error:
-        raise _error(text, f"{definition!r} is not a way to search") from error
+        raise _error(text, f"{definition!r} is not a way to search, {error}") from error
+    try:
+        count = int(draws) if times else 1
+    except ValueError:
+        count = 0
     if count < 1:
-        raise _error(text, f"{definition!r} has less than one draw")
+        raise _error(text, f"{definition!r} has no whole number of draws, as rnd×4 has")
     return attack, count
 
 
@@ -220,6 +251,10 @@ def _options(objective: Objective) -> Iterator[_Option]:
 def _option(objective: Objective, name: str) -> _Option:
     name = "λ" if name == "lambda" else name
     found = [each for each in _options(objective) if each.name == name]
+    if not found:
+        near = similar_names(name, (each.name for each in _options(objective)))
+        hint = f" (nearest: {near[0]})" if near else ""
+        raise ValueError(f"no option is called {name!r}{hint}")
     if len(found) != 1:
         raise ValueError(
             f"{len(found)} options of {objective.penalty} and {objective.attack} are called "
@@ -246,7 +281,7 @@ def _part_option(owner: Literal["penalty", "attack"], name: str, field: str) -> 
 
 _WEIGHT = _Option(
     "λ",
-    lambda objective, text: replace(objective, weight=float(text)),
+    lambda objective, text: replace(objective, weight=read_value(float, text)),
     lambda objective: number(objective.weight),
     lambda objective: objective.weight,
 )
@@ -259,4 +294,11 @@ _SEARCH = _Option(
 
 
 def _error(text: str, reason: str) -> ValueError:
-    return ValueError(f"cannot read the objective {text!r}: {reason}. The grammar is\n{grammar()}")
+    return ValueError(f"cannot read the objective {text!r}: {reason}")
+
+
+def _unknown(text: str, error: UnknownNameError) -> UnknownNameError:
+    return UnknownNameError(
+        f"cannot read the objective {text!r}: {error}; for one of your own, import the file "
+        "that names it"
+    )

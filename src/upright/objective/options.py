@@ -16,7 +16,15 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from upright.attacks import Attack
 from upright.penalties import Penalty
 
-__all__ = ["alike", "number", "read_option", "with_values", "without_options", "write_option"]
+__all__ = [
+    "alike",
+    "number",
+    "read_option",
+    "read_value",
+    "with_values",
+    "without_options",
+    "write_option",
+]
 
 Choice = TypeVar("Choice", bound=Attack | Penalty)
 
@@ -27,7 +35,7 @@ _MARKS = frozenset(",()")
 def read_option(part: Choice, name: str, text: str) -> Choice:
     """Give a penalty or an attack with another value of one of its options."""
     field = part.options()[name]
-    return with_values(part, {field: _read(_kind(part, field), text)})
+    return with_values(part, {field: read_value(_kind(part, field), text)})
 
 
 def write_option(part: Attack | Penalty, name: str) -> str:
@@ -95,8 +103,16 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _read(kind: Any, text: str) -> Any:
+def read_value(kind: Any, text: str) -> Any:
     """Read a value of the kind that a field's annotation asks for."""
+    try:
+        return _read(kind, text)
+    except ValueError:
+        word = kind.__name__ if type(kind) is type else str(kind).replace("typing.", "")
+        raise ValueError(f"{text!r} is not of the kind {word}") from None
+
+
+def _read(kind: Any, text: str) -> Any:
     if _is_union(kind):
         # None first: its one word is also a text.
         kinds = sorted(get_args(kind), key=lambda each: each is not types.NoneType)
@@ -110,7 +126,7 @@ def _read(kind: Any, text: str) -> Any:
         return _first(each for each in (True, False, None) if _is(kind, each, text))
     if kind in (int, float, str) and (value := kind(text)) == value:  # as nan is not
         return value
-    raise ValueError(f"{text!r} is not of the kind {kind}")
+    raise ValueError("no such kind, or no number")
 
 
 def _tried(kind: Any, text: str) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from upright.attacks import CandidateSearch, Score, pick_worst
 from upright.objective.criterion import Criterion, losses_of
 from upright.objective.product import Objective, Target
+from upright.penalties import penalties_of
 from upright.pose import Pose
 from upright.space import Space
 from upright.tiles import Room, Tiles, images_at_once
@@ -124,4 +125,4 @@ class Search:
             return losses_of(self.criterion, logits, self.wanted[rows])
         assert self.objective.penalty is not None
         originals = repeated(self.originals, self.objective.draws)
-        return self.objective.penalty(originals[rows], logits)
+        return penalties_of(self.objective.penalty, originals[rows], logits)

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from upright.checks import SuspiciousInput
 from upright.factories import code_digest
-from upright.families import UnknownFamilyError
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
+from upright.registry import UnknownNameError
 from upright.train.network import build, build_with, check_code_is_here
 from upright.train.recipe import Recipe
 
@@ -151,7 +151,7 @@ class RunDirectory:
             raise ValueError(
                 f"{path} is not a run directory: cannot read {file.name}{advice}"
             ) from error
-        except UnknownFamilyError as error:
+        except UnknownNameError as error:
             raise ValueError(f"{file}: {error}") from error
         except (*_DAMAGE, AttributeError) as error:
             reason = str(error).partition(" The grammar is\n")[0]

@@ -249,7 +249,7 @@ class _Run:
         saves = self.step % self._checkpoint_every == 0
         # To look at the loss is to wait for the device, which costs nothing on a CPU only.
         if (logs or saves or self.learner.device.type == "cpu") and not self.learner.is_sane():
-            raise ValueError(_diverged(self.step, self.recipe, self.directory))
+            raise ValueError(self._diverged())
         if logs:
             rate, means = self.recipe.learning_rate_at(self.step - 1), self.learner.means()
             self.learner.ranks.lead(lambda: self.log.write(self.step, means, rate))
@@ -278,10 +278,19 @@ class _Run:
         # A finite loss does not say that the update after it left every weight finite.
         finite = all(bool(tensor.isfinite().all()) for tensor in state.values())
         if not (finite and self.learner.is_sane()):
-            raise ValueError(_diverged(self.step, self.recipe, self.directory))
+            raise ValueError(self._diverged())
         checkpoint = Checkpoint(self.step, state, self.seconds, self.beside, self._trained_by)
         self.learner.ranks.lead(lambda: self.directory.save(checkpoint))
         self._saved = self.step
+
+    def _diverged(self) -> str:
+        recipe, step = self.recipe, self.step
+        kept = f"the last good checkpoint is kept in {self.directory.path}; " if self._saved else ""
+        return (
+            f"the loss or a weight is no longer finite at step {step} with {recipe.objective}, "
+            f"learning rate {recipe.learning_rate_at(step - 1):g}, batch {recipe.batch}, "
+            f"{recipe.precision} and seed {recipe.seed}; {kept}try a lower learning rate or λ"
+        )
 
 
 def _note_company(runs: list[_Run], sharing: int) -> None:
@@ -332,15 +341,6 @@ def _common_digest(data: LabelledImages, ranks: Ranks) -> str:
     if len(set(ranks.gather(digest))) > 1:
         raise ValueError("the processes have different data; give all of them the same files")
     return digest
-
-
-def _diverged(step: int, recipe: Recipe, run: RunDirectory) -> str:
-    return (
-        f"the loss or a weight is no longer finite at step {step} with {recipe.objective}, "
-        f"learning rate {recipe.learning_rate_at(step - 1):g}, batch {recipe.batch}, "
-        f"{recipe.precision} and seed {recipe.seed}; the last good checkpoint is kept in "
-        f"{run.path}; try a lower learning rate or λ"
-    )
 
 
 def _possible_speed(speed: Speed, device: torch.device, ranks: Ranks) -> Speed:

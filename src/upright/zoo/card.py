@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from upright.families import UnknownFamilyError
 from upright.records import Record, from_json, to_json
+from upright.registry import UnknownNameError
 from upright.space import Space
 from upright.train import Recipe
 
@@ -89,7 +89,7 @@ def read_card(name: str, content: bytes) -> Card:
     """Read what ``write_card`` gave; what is wrong with it is said in one line."""
     try:
         return _card(name, json.loads(content))
-    except UnknownFamilyError:
+    except UnknownNameError:
         raise
     except _DAMAGE as error:
         reason = str(error).partition(" The grammar is\n")[0]

@@ -18,9 +18,9 @@ from safetensors.torch import load, save
 from torch import nn
 
 from upright.attacks import Attack, RandomSearch, SpatialPGD
-from upright.families import UnknownFamilyError
 from upright.files import plain_name, write_whole
 from upright.objective import Objective
+from upright.registry import UnknownNameError
 from upright.train import Recipe
 from upright.train.network import build_with, model_tensors
 from upright.zoo.card import Card, read_card, write_card
@@ -91,7 +91,7 @@ class Entry:
             return read_card(self.name, self.card_file.read_bytes())
         except OSError as error:
             raise ValueError(f"{self.card_file} cannot be read; {_MEND}") from error
-        except UnknownFamilyError as error:
+        except UnknownNameError as error:
             raise ValueError(f"{self.card_file}: {error}") from error
         except ValueError as error:
             raise ValueError(f"{self.card_file} is damaged ({error}); {_MEND}") from error
