@@ -66,3 +66,15 @@ def test_what_has_no_logits_is_named(answer: object, named: str) -> None:
 def test_logits_must_be_one_row_an_image() -> None:
     with pytest.raises(ValueError, match=r"logits of shape \[5, classes\]"):
         ask(lambda _: LOGITS, torch.zeros(5, 3, 8, 8))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 1, 1), (2, 3, 1), (0, 3, 1, 1)])
+def test_logits_of_a_network_of_convolutions_alone(shape: tuple[int, ...]) -> None:
+    answer = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    assert logits_of(answer).equal(answer.flatten(1))
+    assert logits_of({"logits": answer}).shape == shape[:2]
+
+
+def test_a_map_of_logits_is_none_for_an_image() -> None:
+    with pytest.raises(ValueError, match=r"but returned \(2, 3, 4, 4\)"):
+        ask(lambda images: torch.zeros(len(images), 3, 4, 4), torch.zeros(2, 1, 8, 8))

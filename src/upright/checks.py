@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ __all__ = [
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
+    "warn_if_transparent",
     "warn_that_poses_start_anew",
 ]
 
@@ -228,12 +229,17 @@ def warn_if_training(model: object) -> None:
         )
 
 
-def warn_if_classes_differ(outputs: int, classes: int) -> None:
-    """Warn where a model has been trained for other classes than the data have."""
-    if outputs != classes:
+def warn_if_classes_differ(outputs: int, classes: Sequence[str]) -> None:
+    """Warn where a model has been trained for other classes than the data have.
+
+    Classes that are called by their numbers may be some of more: the largest label is no count.
+    """
+    some_of_more = outputs > len(classes) and [*classes] == [str(n) for n in range(len(classes))]
+    if outputs != len(classes) and not some_of_more:
         _warn(
-            f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "
-            "mean something else than the labels; give data with the classes of the model, in order"
+            f"the model has {outputs} outputs, but the data have {len(classes)} classes: its "
+            "outputs mean something else than the labels; give data with the classes of the model, "
+            "in order"
         )
 
 
@@ -247,6 +253,14 @@ def warn_if_one_class(classes: Set[int], images: int) -> None:
             f"the first {images} images are all of class {min(classes)}: the data seem to be "
             "sorted by class; shuffle them, or raise the limit or leave it out"
         )
+
+
+def warn_if_transparent() -> None:
+    """Warn of pictures with transparent parts."""
+    _warn(
+        "pictures have transparent parts, which are shown on white; lay them on a background of "
+        "your choice and save them without transparency if that is not what the model should see"
+    )
 
 
 def warn_if_normalised(images: Tensor) -> None:

@@ -68,7 +68,8 @@ def logits_of(answer: object) -> Tensor:
     """
     found = _inside(answer)
     if isinstance(found, Tensor):
-        return found
+        # As networks end that are convolutions to the last: N x classes x 1 x 1.
+        return found.flatten(1) if found.ndim > 2 and found.shape[2:].numel() == 1 else found
     raise ValueError(
         f"the model must return logits of shape [images, classes], but returned "
         f"{_described(answer)}; wrap it in a function that does"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
+from upright.checks import warn_if_transparent
+
 __all__ = ["as_seen", "open_picture"]
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -36,6 +38,7 @@ def open_picture(path: Path) -> Image.Image:
 def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
     """Give a picture as it is displayed: turned as its EXIF says, grey, or red, green and blue.
 
+    What is transparent is white, as in viewers: the colours that lie below it are nobody's.
     It must have 8 bits a channel: of more, Pillow would clip values at 255.
     """
     if picture.mode.startswith(("I", "F")):
@@ -44,9 +47,17 @@ def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
         )
     try:
         turned = ImageOps.exif_transpose(picture)
-        if "transparency" in turned.info:  # else Pillow complains of what is lost
-            return turned.convert("RGBA").convert("RGB")
-        return turned.convert("L" if turned.mode in ("1", "L") else "RGB")
+        mode = "L" if turned.mode in ("1", "L") else "RGB"
+        shown = turned.convert("RGBA" if turned.has_transparency_data else mode)
     # A damaged file can make a decoder raise nearly anything.
     except Exception as error:
         raise ValueError(f"{called}: cannot be read as an image; mend or remove it") from error
+    return _on_white(shown) if shown.mode == "RGBA" else shown
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    """Lay a picture with transparent parts on white, and say so."""
+    if picture.getchannel("A").getextrema() != (255, 255):
+        warn_if_transparent()
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")

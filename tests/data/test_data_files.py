@@ -273,15 +273,29 @@ def test_the_exif_orientation_is_applied(tmp_path: Path) -> None:
     assert np.array_equal(read_folder(tmp_path).images[0].numpy(), np.moveaxis(upright, 2, 0))
 
 
-def test_grey_and_transparent_images_become_rgb(tmp_path: Path) -> None:
+def test_grey_and_opaque_images_become_rgb(tmp_path: Path) -> None:
     grey, colour = noise(4, 4), noise(4, 4, 3)
     save_image(tmp_path / "a" / "grey.png", grey)
-    save_image(tmp_path / "b" / "alpha.png", np.dstack([colour, noise(4, 4)]))
+    save_image(tmp_path / "b" / "alpha.png", np.dstack([colour, np.full((4, 4), 255, np.uint8)]))
     indexed = Image.fromarray(grey).convert("P")
-    indexed.save(tmp_path / "b" / "palette.png", transparency=bytes(range(256)))
+    indexed.save(tmp_path / "b" / "palette.png", transparency=bytes([255] * 256))
     images = read_folder(tmp_path).images.numpy()
     assert all(np.array_equal(channel, grey) for channel in (*images[0], *images[2]))
     assert np.array_equal(images[1], np.moveaxis(colour, 2, 0))
+
+
+def test_what_is_transparent_is_white_and_told(tmp_path: Path) -> None:
+    colour, alpha, grey = noise(4, 4, 3), noise(4, 4), noise(4, 4)
+    save_image(tmp_path / "a" / "alpha.png", np.dstack([colour, alpha]))
+    indexed = Image.fromarray(grey).convert("P")
+    indexed.save(tmp_path / "a" / "palette.png", transparency=bytes(range(256)))
+    with pytest.warns(SuspiciousInput, match="transparent parts, which are shown on white"):
+        images = read_folder(tmp_path).images.numpy().astype(float)
+    part = alpha / 255
+    expected = colour * part[..., None] + 255 * (1 - part[..., None])
+    np.testing.assert_allclose(images[0], np.moveaxis(expected, 2, 0), atol=1)
+    opaque = grey / 255  # each index of the palette is as opaque as it is bright
+    np.testing.assert_allclose(images[1][0], grey * opaque + 255 * (1 - opaque), atol=1)
 
 
 def test_images_of_different_sizes_are_named_with_their_sizes(tmp_path: Path) -> None:

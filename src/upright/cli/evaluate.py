@@ -209,7 +209,7 @@ class Evaluate:
         if self.details:
             show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
-        warn_if_classes_differ(evaluation.classes, len(data.classes))
+        warn_if_classes_differ(evaluation.classes, data.classes)
 
     def _as_json(self, found: Measured) -> str:
         question = found.loaded.question
