@@ -2,10 +2,10 @@
 
     python benchmarks/walks.py
 
-Commands, and what they come to in Python. Each is run once, small, and every function of the house
-that is called is noted: the files in the order in which they are first entered, how many functions
-of each, and how often it goes from one file into another. What is only imported is not entered.
-docs/architecture.md has the walks in words.
+Commands, and what they come to in Python. Each is run once, small, and every function of the
+package that is called is noted: the files in the order in which they are first entered, how many
+functions of each, and how often it goes from one file into another. What is only imported is not
+entered. docs/architecture.md has the walks in words.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ __all__ = [
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
-    "warn_if_transparent",
     "warn_that_poses_start_anew",
+    "warn_that_transparent_is_white",
 ]
 
 Model = Callable[[Tensor], Tensor]
@@ -255,8 +255,8 @@ def warn_if_one_class(classes: Set[int], images: int) -> None:
         )
 
 
-def warn_if_transparent() -> None:
-    """Warn of pictures with transparent parts."""
+def warn_that_transparent_is_white() -> None:
+    """Warn of pictures with transparent parts, once some were met."""
     _warn(
         "pictures have transparent parts, which are shown on white; lay them on a background of "
         "your choice and save them without transparency if that is not what the model should see"

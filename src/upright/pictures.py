@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from upright.checks import warn_if_transparent
+from upright.checks import warn_that_transparent_is_white
 
 __all__ = ["as_seen", "open_picture"]
 
@@ -58,6 +58,6 @@ def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
 def _on_white(picture: Image.Image) -> Image.Image:
     """Lay a picture with transparent parts on white, and say so."""
     if picture.getchannel("A").getextrema() != (255, 255):
-        warn_if_transparent()
+        warn_that_transparent_is_white()
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     return picture.convert("RGB")

@@ -11,6 +11,7 @@ from upright.attacks.base import (
     attack_name,
     parse_attack,
     pick_worst,
+    worse_of,
 )
 from upright.attacks.gradient import scored
 from upright.attacks.grid import GridSearch, usual_grid
@@ -37,4 +38,5 @@ __all__ = [
     "pick_worst",
     "scored",
     "usual_grid",
+    "worse_of",
 ]

@@ -26,6 +26,7 @@ __all__ = [
     "attack_name",
     "parse_attack",
     "pick_worst",
+    "worse_of",
 ]
 
 Score = Callable[[Pose], Tensor]
@@ -177,6 +178,15 @@ def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
     tried = poses.values.to(scores.device).expand(*scores.shape, columns)
     worst = tried.gather(0, best[..., None].expand(-1, -1, columns))[0]
     return WorstCase(poses.like(worst), highest[0], scores.numel())
+
+
+def worse_of(first: WorstCase, second: WorstCase) -> WorstCase:
+    """Of two finds the worse, image by image; of equal ones the first. Their passes add up."""
+    rises = second.score > first.score
+    here, there = (found.pose.values.to(rises.device) for found in (first, second))
+    pose = first.pose.like(torch.where(rises[:, None], there, here))
+    score = torch.where(rises, second.score, first.score)
+    return WorstCase(pose, score, first.forward_passes + second.forward_passes)
 
 
 Build = Callable[..., Attack]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
-from upright.attacks.base import Attack, Score, WorstCase, attack_name
+from upright.attacks.base import Attack, Score, WorstCase, attack_name, worse_of
 from upright.attacks.gradient import gradient_of, scored
 from upright.pose import Pose
 from upright.space import Space
@@ -60,20 +61,9 @@ class SpatialPGD(Attack):
     def search(
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
-        best: tuple[Tensor, Tensor] | None = None
         starts = space.sample(count, self.restarts, generator=generator)
-        for restart in range(self.restarts):
-            pose = self._climb(score, space, starts[:, restart])
-            with torch.no_grad():
-                value = score(pose)
-            found = pose.values.to(value.device)
-            if best is not None:
-                better = value > best[1]
-                found = torch.where(better[:, None], found, best[0])
-                value = torch.where(better, value, best[1])
-            best = found, value
-        assert best is not None
-        return WorstCase(starts.like(best[0]), best[1], self.passes_per_image * count)
+        climbs = (self._climbed(score, space, starts[:, each]) for each in range(self.restarts))
+        return reduce(worse_of, climbs)
 
     def worst_pose(
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
@@ -82,6 +72,13 @@ class SpatialPGD(Attack):
         if self.restarts == 1:
             return self._climb(score, space, space.sample(count, generator=generator))
         return super().worst_pose(score, space, count, generator=generator)
+
+    def _climbed(self, score: Score, space: Space, pose: Pose) -> WorstCase:
+        """Climb, and score where it ends."""
+        pose = self._climb(score, space, pose)
+        with torch.no_grad():
+            value = score(pose)
+        return WorstCase(pose.to(value.device), value, (self.steps + 1) * len(value))
 
     def _climb(self, score: Score, space: Space, pose: Pose) -> Pose:
         for _ in range(self.steps):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from upright.attacks.base import Rounds, RoundSearch, WorstCase, attack_name, pick_worst
+from upright.attacks.base import Rounds, RoundSearch, WorstCase, attack_name, pick_worst, worse_of
 from upright.attacks.pgd import SpatialPGD
 from upright.attacks.refine import Boxes, RefiningSearch
 from upright.pose import Pose
@@ -86,7 +86,7 @@ class _Climbs(Rounds):
             return
         here = self.here.like(self.here.values.detach())
         found = pick_worst(here, scores.detach())
-        self.highest = found if self.highest is None else _worse(self.highest, found)
+        self.highest = found if self.highest is None else worse_of(self.highest, found)
         if self.steps < _CLIMB.steps:
             space = self.boxes.space
             self.here = space.project(_CLIMB.stepped(space, self.here, scores))
@@ -103,19 +103,11 @@ class _Climbs(Rounds):
 
     def worst(self) -> WorstCase:
         worst = self.boxes.worst()
-        return worst if self.highest is None else _worse(worst, self.highest)
+        return worst if self.highest is None else worse_of(worst, self.highest)
 
     def ceiling(self) -> Tensor:
         ceiling = self.boxes.ceiling()
         return ceiling if self.highest is None else ceiling.maximum(self.highest.score.to(ceiling))
-
-
-def _worse(first: WorstCase, second: WorstCase) -> WorstCase:
-    """Of two finds the worse, image by image; of equal ones the first."""
-    rises = second.score > first.score
-    pose = torch.where(rises[:, None], second.pose.values.to(rises.device), first.pose.values)
-    score = torch.where(rises, second.score, first.score)
-    return WorstCase(first.pose.like(pose), score, first.forward_passes + second.forward_passes)
 
 
 @attack_name(

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.attacks import WorstCase
+from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
 from upright.logits import Asker
 from upright.pose import Pose
@@ -79,11 +79,8 @@ def loss_of(value: Tensor) -> Tensor:
 
 def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
     """Take the zero pose, of this severity, where it does more to an image than what was found."""
-    worse = natural > worst.score
-    pose = torch.where(worse[:, None], 0.0, worst.pose.values)
-    return WorstCase(
-        worst.pose.like(pose), torch.where(worse, natural, worst.score), worst.forward_passes
-    )
+    still = worst.pose.like(torch.zeros_like(worst.pose.values))
+    return worse_of(worst, WorstCase(still, natural, forward_passes=0))
 
 
 @dataclass
