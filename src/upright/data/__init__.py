@@ -8,9 +8,18 @@ import pkgutil
 from importlib import import_module
 
 from upright.data.images import LabelledImages
-from upright.data.registry import Request, Split, data_names, data_set, has_parts, load_data
+from upright.data.registry import (
+    AnySplit,
+    Request,
+    Split,
+    data_names,
+    data_set,
+    has_parts,
+    load_data,
+)
 
 __all__ = [
+    "AnySplit",
     "LabelledImages",
     "Request",
     "Split",
