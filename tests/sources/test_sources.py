@@ -8,7 +8,6 @@ import sys
 import warnings
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -21,7 +20,6 @@ from upright import evaluate
 from upright.sources import load_model, model_names, model_source
 from upright.sources.registry import SOURCES
 from upright.sources.sized import Sized
-from upright.sources.timm_models import load_timm
 
 CPU = torch.device("cpu")
 WEIGHTS = np.random.default_rng(0).normal(size=(3 * 4 * 5, 3)).astype(np.float32)
@@ -350,49 +348,3 @@ def test_sized_fills_up_to_the_least_batch_and_splits_at_the_most():
     answer = Sized(model, 2, 3, (None, 2, 2))(images)
     assert sizes == [3, 3, 2]
     assert torch.equal(answer, images.flatten(1))
-
-
-class TestTimm:
-    @pytest.fixture
-    def fake(self, monkeypatch):
-        def create_model(name, *, pretrained):
-            if name == "unreachable":
-                raise OSError("no route\nto host")
-            network = nn.Flatten()
-            network.pretrained_cfg = {"mean": (0.5, 0.25, 0.0), "std": (0.5, 0.25, 2.0)}
-            assert pretrained
-            return network
-
-        known = ["resnet18", "resnet34", "unreachable"]
-        fake = SimpleNamespace(
-            is_model=known.__contains__, list_models=lambda: known, create_model=create_model
-        )
-        monkeypatch.setitem(sys.modules, "timm", fake)
-
-    @pytest.mark.usefixtures("fake")
-    def test_images_are_normalised_as_the_network_wants_it(self):
-        model = load_model("timm:resnet18")
-        answer = model(torch.tensor([1.0, 0.0, 1.0]).view(1, 3, 1, 1))
-        assert answer.tolist() == [[1.0, -1.0, 0.5]]
-        assert not model.training
-
-    @pytest.mark.usefixtures("fake")
-    def test_mistakes_are_explained(self):
-        with pytest.raises(ValueError, match="no model 'resnet19'; similar names are resnet18"):
-            load_model("timm:resnet19")
-        with pytest.raises(ValueError, match=r"no model ''; timm\.list_models\(\) gives all"):
-            load_model("timm:")
-        with pytest.raises(ValueError, match="could not load unreachable: no route to host"):
-            load_model("timm:unreachable")
-
-    def test_without_timm_it_names_the_extra(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "timm", None)
-        with pytest.raises(ValueError, match=r"timm:resnet18 needs timm, .* the extra 'timm'"):
-            load_model("timm:resnet18")
-
-    def test_with_the_library_itself(self):
-        pytest.importorskip("torchvision", reason="timm imports torchvision, which is not here")
-        pytest.importorskip("timm", reason="timm is not installed: it comes with upright[timm]")
-        model = load_timm("test_resnet", device=CPU, pretrained=False)
-        assert model(torch.rand(2, 3, 64, 64)).shape == (2, 1000)
-        assert not model.training

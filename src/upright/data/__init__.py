@@ -7,17 +7,21 @@ module here is imported below, so that nothing else needs to know of it.
 import pkgutil
 from importlib import import_module
 
+from upright.data.class_names import ClassNames, imagenet_classes, read_classes
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_names, data_set, has_parts, load_data
 
 __all__ = [
+    "ClassNames",
     "LabelledImages",
     "Request",
     "Split",
     "data_names",
     "data_set",
     "has_parts",
+    "imagenet_classes",
     "load_data",
+    "read_classes",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

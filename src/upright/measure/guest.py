@@ -15,7 +15,9 @@ from typing import Any
 from upright.checks import Model
 from upright.evaluation.oracle import oracle_in
 from upright.identity import Identity, file_digest
+from upright.later import later_defaults, without_defaults
 from upright.measure.subject import Subject
+from upright.preprocess import AS_IT_IS, Preprocess
 
 __all__ = ["Guest", "weights_digest"]
 
@@ -29,34 +31,54 @@ class Guest(Subject):
     """As it was asked for, such as ``my_model.py:make``."""
     weights_digest: str | None
     """SHA-256 of a module's weights and buffers, or else of its file; None where it has neither."""
+    preprocess: dict[str, Any] | None = None
+    """What was told of how it takes images and answers, see ``Preprocess``; None for what its
+    source says."""
 
     @staticmethod
-    def of(model: Model, source: str, *, name: str | None = None) -> Guest:
-        """Look at a model that was loaded; without a name, it is called by its source."""
+    def of(
+        model: Model, source: str, *, name: str | None = None, told: Preprocess = AS_IT_IS
+    ) -> Guest:
+        """Look at a model that was loaded; without a name, it is called by its source.
+
+        The model is as its source gives it; ``told`` is what else is done around it.
+        """
         if oracle_in(model) is not None:
             raise ValueError(
                 f"{source} is an oracle, which reads the attack's own pose and is no defence; "
                 "`upright oracle` measures and records it as one"
             )
         digest = weights_digest(model, source)
-        return Guest(name=name or source, source=source, weights_digest=digest)
+        return Guest(
+            name=name or source,
+            source=source,
+            weights_digest=digest,
+            preprocess=told.as_json() or None,
+        )
 
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all fields."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(self._fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        return without_defaults(asdict(self), _LATER)
 
     def told(self) -> dict[str, Any]:
         return {
             "method": self.name,
             "model": self.source,
             "seed": 0,
-            "recipe": asdict(self),
+            "recipe": self._fields,
             "recipe_hash": self.hash,
             "steps": None,
             "train_seconds": None,
         }
+
+
+_LATER = later_defaults(Guest, "preprocess")
 
 
 def weights_digest(model: Model, source: str) -> str | None:
