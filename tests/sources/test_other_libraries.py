@@ -155,11 +155,8 @@ class TestTorchvision:
         transforms = weights.transforms()
         expected = by_hand(network, transforms.mean, transforms.std)
         torch.testing.assert_close(logits(found.model()), expected)
-        usual = found.preprocess
-        assert ([usual.resize], [usual.center_crop]) == (
-            transforms.resize_size,
-            transforms.crop_size,
-        )
+        assert [found.preprocess.resize] == transforms.resize_size
+        assert [found.preprocess.center_crop] == transforms.crop_size
         assert found.classes == (tuple(weights.meta["categories"]) if classes == 1000 else ())
 
     def test_mistakes_are_explained(self, tmp_path: Path) -> None:
@@ -236,7 +233,7 @@ class TestHuggingFace:
         with pytest.raises(ValueError, match=r"has no image processor .*; save that beside") as one:
             load_model(f"hf:{tmp_path}")
         (tmp_path / "config.json").write_text("{}")
-        with pytest.raises(ValueError, match="could not load .* as an image classifier") as two:
+        with pytest.raises(ValueError, match=r"could not load .* as an image classifier") as two:
             load_model(f"hf:{tmp_path}")
         assert "\n" not in f"{one.value}{two.value}"
 
@@ -289,5 +286,5 @@ def test_averaging_stands_around_what_is_told(monkeypatch: pytest.MonkeyPatch) -
         "upright.sources.averaged.load_pretrained", lambda *_, **__: Pretrained(network)
     )
     model = load_model("tta-grid-1x1x3:anything", preprocess={"mean": 0.25, "std": 0.5})
-    logits(model, torch.ones(1, 1, 5, 5))
+    logits(model, torch.ones(1, 1, 9, 9))
     assert {round(float(each.min()), 6) for each in shown} == {-0.5, 1.5}

@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from upright.checks import Model
 from upright.evaluation.oracle import oracle_in
-from upright.identity import Identity, file_digest
+from upright.identity import FromFile, Identity, file_digest
 from upright.later import later_defaults, without_defaults
 from upright.measure.subject import Subject
 from upright.preprocess import AS_IT_IS, Preprocess
@@ -84,8 +86,17 @@ _LATER = later_defaults(Guest, "preprocess")
 def weights_digest(model: Model, source: str) -> str | None:
     """Digest a module's weights and buffers; or else the file that it, or its code, came from."""
     known = Identity.of(model)
+    if known.weights is not None and known.files is not None and _hides_weights(model):
+        # What stands around a file has a state of its own, which is not all.
+        return hashlib.sha256(f"{known.weights} {known.files}".encode()).hexdigest()
     if known.weights is not None or known.files is not None:
         return known.weights or known.files
     # As in my_model.py:make.
     files = [path for part in source.split(":") if (path := Path(part).expanduser()).is_file()]
     return file_digest(files[0]) if files else None
+
+
+def _hides_weights(model: Model) -> bool:
+    """Whether a file in it has weights that are not among those of the module."""
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    return any(isinstance(part, FromFile) and not part.state_dict() for part in parts)
