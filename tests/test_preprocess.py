@@ -116,6 +116,11 @@ class TestIdentity:
             evaluate(Preprocess(mean=(0.5,), std=(0.5000001,)).around(network), data, **options)
 
 
+def test_one_number_goes_with_several() -> None:
+    assert Preprocess(mean=(0.1, 0.2), std=(1,)) == Preprocess(mean=(0.1, 0.2), std=(1, 1))
+    assert Preprocess(mean=(0,), std=(1, 2)) == Preprocess(mean=(0, 0), std=(1, 2))
+
+
 def test_the_right_one_has_the_last_word() -> None:
     own = Preprocess(mean=(0.5,), std=(0.5,), resize=256, layout="channels-last")
     told = Preprocess(mean=(0.1,), std=(0.2,), offset=0)
@@ -135,7 +140,7 @@ def test_records_have_what_answers_depend_on_and_no_sizes() -> None:
     ("fields", "message"),
     [
         ({"mean": (0.5,)}, "mean and std belong together"),
-        ({"mean": (0.5, 0.5), "std": (0.5,)}, "need one number for each channel"),
+        ({"mean": (0.5, 0.5), "std": (0.5,) * 3}, "need one number for each channel"),
         ({"mean": (0.5,), "std": (0,)}, "a std is above 0"),
         ({"mean": "x", "std": (1,)}, "mean is 'x'; give numbers"),
         ({"mean": (float("nan"),), "std": (1,)}, "give numbers"),

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from upright.checks import Model
+from upright.checks import Model, warn_if_probabilities
 from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.preprocess_configs import fields_of
@@ -53,9 +53,12 @@ class Preprocess:
     """The side of the central square of them, in pixels."""
 
     def __post_init__(self) -> None:
-        for name in ("mean", "std"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _numbers(name, value))
+        mean, std = _numbers("mean", self.mean), _numbers("std", self.std)
+        if mean is not None and std is not None:  # one of them may be for all channels
+            mean = mean * len(std) if len(mean) == 1 else mean
+            std = std * len(mean) if len(std) == 1 else std
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "std", std)
         _check(self)
 
     @staticmethod
@@ -134,7 +137,7 @@ class _ChannelsLast(_Around):
 class _Answers(_Around):
     def __init__(self, network: Model, offset: int, *, probabilities: bool) -> None:
         super().__init__(network, f"offset {offset}" + " probabilities" * probabilities)
-        self.offset, self.probabilities = offset, probabilities
+        self.offset, self.probabilities, self._looked = offset, probabilities, False
 
     def forward(self, images: Tensor) -> Tensor:
         answers = logits_of(self.network(images))
@@ -143,6 +146,9 @@ class _Answers(_Around):
                 f"an offset of {self.offset} leaves none of the model's {answers.shape[1]} "
                 "outputs; give a smaller one"
             )
+        if not (self.probabilities or self._looked):
+            self._looked = True
+            warn_if_probabilities(answers)  # which nobody sees of a part of them
         answers = answers[:, self.offset :]
         if not self.probabilities:
             return answers
@@ -160,7 +166,9 @@ def _made(fields: Mapping[str, Any]) -> Preprocess:
     return Preprocess(**fields)
 
 
-def _numbers(name: str, value: object) -> tuple[float, ...]:
+def _numbers(name: str, value: object) -> tuple[float, ...] | None:
+    if value is None:
+        return None
     values: list[Any] = [*value] if isinstance(value, tuple | list) else [value]
     if not values or not all(_is_number(each) for each in values):
         raise ValueError(f"{name} is {value!r}; give numbers, one for each channel or one for all")

@@ -110,9 +110,8 @@ class TestClasses:
     def test_names_of_a_file(self, upright: Call) -> None:
         write_onnx(10)
         numbers = {imagenet_classes().number(name) % 10: name for name in PICTURES}
-        Path("names.txt").write_text(
-            "".join(f"{numbers.get(n, f'other {n}')}\n" for n in range(10))
-        )
+        names = [numbers.get(number, f"other {number}") for number in range(10)]
+        Path("names.txt").write_text("\n".join(names))
         said = refused(upright)
         assert "3 classes (n01443537, n02124075, n07753592), but the model has 10 outputs" in said
         assert "--classes FILE" in said
