@@ -20,8 +20,7 @@ from upright.normalised import Normalised
 from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
 from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
-from upright.preprocess import Preprocess
-from upright.sources import load_model
+from upright.sources import Preprocess, load_model
 from upright.space import PAPER, Space
 from upright.tta import tta
 from upright.warp import warp, warp_all

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from upright import evaluate
-from upright.sources import load_model, model_names, model_source
+from upright.sources import load_model, load_pretrained, model_names, model_source
 from upright.sources.registry import SOURCES
 from upright.sources.sized import Sized
 
@@ -231,6 +231,36 @@ class TestOnnx:
         model = load_model(write_onnx(tmp_path))
         with pytest.raises(ValueError, match=r"images of 3 x 4 x 5 .* but these are 3 x 5 x 5"):
             model(torch.zeros(1, 3, 5, 5))
+
+    @pytest.mark.parametrize(
+        ("shape", "last"),
+        [
+            ((8, 6, 3), True),
+            ((8, 8, 1), True),
+            (("h", "w", 3), True),
+            ((3, 8, 6), False),
+            ((3, 8, 3), False),
+            ((3, "h", "w"), False),
+            (("c", "h", "w"), False),
+        ],
+    )
+    def test_channels_last_are_seen_by_the_shape(self, tmp_path, shape, last):
+        node = helper.make_node("Flatten", ["x"], ["y"])
+        ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape])]
+        ends.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+        graph = helper.make_graph([node], "flat", ends[:1], ends[1:])
+        opset = [helper.make_opsetid("", 17)]
+        onnx.save(
+            helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "model.onnx"
+        )
+        found = load_pretrained(str(tmp_path / "model.onnx"))
+        assert found.preprocess.layout == ("channels-last" if last else None)
+        assert found.preprocess.center_crop == (8 if shape[:2] == (8, 8) else None)
+        *height, channels = shape if last else (*shape[1:], shape[0])
+        sizes = [7 if isinstance(size, str) else size for size in (channels, *height)]
+        images = torch.rand(2, *sizes)
+        expected = np.moveaxis(images.numpy(), 1, 3) if last else images.numpy()
+        assert np.array_equal(found.model()(images).numpy(), expected.reshape(2, -1))
 
     def test_damaged_and_missing_files(self, tmp_path):
         (tmp_path / "bad.onnx").write_bytes(b"no graph")

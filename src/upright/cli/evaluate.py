@@ -48,11 +48,11 @@ from upright.measure import (
 )
 from upright.origin import commit
 from upright.paper import with_reported
-from upright.preprocess import Layout
 from upright.record_files import append
 from upright.report.exhibition import Shown
 from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
+from upright.sources.preprocess import Layout
 from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]

@@ -22,7 +22,7 @@ from upright.factories import run_file
 from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
 from upright.models import NETWORKS, network_forms
-from upright.preprocess import AS_IT_IS, Preprocess
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.sources.registry import SOURCES
 from upright.space import Space
 

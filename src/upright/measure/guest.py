@@ -19,7 +19,7 @@ from upright.evaluation.oracle import oracle_in
 from upright.identity import FromFile, Identity, file_digest
 from upright.later import later_defaults, without_defaults
 from upright.measure.subject import Subject
-from upright.preprocess import AS_IT_IS, Preprocess
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 
 __all__ = ["Guest", "weights_digest"]
 

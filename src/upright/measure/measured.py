@@ -24,10 +24,10 @@ from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject, is_run
 from upright.models import in_half_precision
 from upright.origin import origin_on
-from upright.preprocess import AS_IT_IS, Preprocess
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
 from upright.sources import load_pretrained
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.train import Plan
 
 __all__ = [

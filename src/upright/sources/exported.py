@@ -14,7 +14,7 @@ from torch.export.passes import move_to_device_pass
 
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
-from upright.preprocess import Preprocess
+from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.logits import logits_of
-from upright.preprocess import Preprocess
+from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, need_library
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
-from upright.preprocess import Preprocess
+from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, need_library
 from upright.sources.sized import Sized

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from upright.checks import Model
-from upright.preprocess import AS_IT_IS, Preprocess
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 
 __all__ = ["Pretrained"]
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 
 from upright.checks import Model
-from upright.preprocess import Preprocess
 from upright.registry import Registry, UnknownNameError
+from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 
 __all__ = [

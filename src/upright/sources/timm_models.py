@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from upright.preprocess import Preprocess
 from upright.registry import similar_names
+from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, need_library
 from upright.sources.weight_files import load_weights, read_weights

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from upright.checks import Model, warn_if_probabilities
 from upright.logits import logits_of
 from upright.normalised import Normalised
-from upright.preprocess_configs import fields_of
+from upright.sources.preprocess_configs import fields_of
 
 __all__ = ["AS_IT_IS", "Layout", "Preprocess"]
 

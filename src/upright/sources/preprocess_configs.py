@@ -44,8 +44,8 @@ def _of_text(text: str) -> dict[str, Any]:
         path = Path(text).expanduser()
         if not path.is_file():
             raise ValueError(
-                f"{text}: no such file; give one such as preprocessor_config.json, JSON text, or "
-                f"{' or '.join(NAMED)}"
+                f"{' '.join(text.split())}: no such file; give one such as "
+                f"preprocessor_config.json, JSON text, or {' or '.join(NAMED)}"
             )
         try:
             text = path.read_text()

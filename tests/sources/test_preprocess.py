@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from upright import Normalised, Preprocess, evaluate
 from upright.identity import Identity
-from upright.preprocess import AS_IT_IS
+from upright.sources.preprocess import AS_IT_IS
 
 IMAGES = torch.rand(4, 3, 5, 6, generator=torch.Generator().manual_seed(0))
 
