@@ -142,6 +142,32 @@ class TestClasses:
         assert 0 <= first <= 1
 
 
+class TestSizes:
+    CONFIG = json.dumps({"mean": 0, "std": 1, "resize": 10, "center_crop": SIDE})
+
+    @pytest.mark.parametrize(
+        ("options", "resize", "crop"),
+        [
+            ([], 10, SIDE),
+            (["--view", SIDE], 10, 10),
+            (["--resize", 9, "--center-crop", SIDE], 9, SIDE),
+        ],
+    )
+    def test_the_usual_size_unless_told(
+        self, upright: Call, options: list[object], resize: int, crop: int
+    ) -> None:
+        write_onnx()
+        assert natural(upright, "--preprocess", self.CONFIG, *options) == 1
+        told = json.loads(Path("out.json").read_text())["options"]
+        assert (told["resize"], told["center_crop"]) == (resize, crop)
+
+    def test_data_of_one_size_keep_it(self, upright: Call) -> None:
+        write_onnx()
+        np.savez("data.npz", images=np.zeros((4, SIDE, SIDE, 3), np.uint8), labels=[0, 1, 2, 999])
+        told = ("--attack", "rnd", "--preprocess", self.CONFIG)
+        assert upright("evaluate", "net.onnx", "--data", "npz:data.npz", *told)[::2] == (0, "")
+
+
 class TestPreprocessing:
     def test_an_onnx_file_without_is_told_in_a_line(self, upright: Call) -> None:
         write_onnx()
@@ -208,10 +234,12 @@ class TestPreprocessing:
         write_onnx()
         assert message in refused(upright, *options)
 
-    def test_what_was_trained_here_has_it_inside(self, upright: Call, small_run: Any) -> None:
-        code, _, err = upright(
-            "evaluate", small_run.path, "--data", "glyphs", "--limit", 2, "--preprocess", "imagenet"
-        )
+    @pytest.mark.parametrize("around", ["", "tta-2:"])
+    def test_what_was_trained_here_has_it_inside(
+        self, upright: Call, small_run: Any, around: str
+    ) -> None:
+        told = ("--data", "glyphs", "--limit", 2, "--preprocess", "imagenet")
+        code, _, err = upright("evaluate", f"{around}{small_run.path}", *told)
         assert code == 2
         assert "has its preprocessing inside; leave out" in err
 

@@ -16,6 +16,9 @@ from upright.window import Window
 
 __all__ = ["count_outputs", "in_model_order"]
 
+_IMAGENET = 1000
+"""Outputs of a model of its classes."""
+
 
 def count_outputs(
     model: Model, data: LabelledImages, question: Question, device: torch.device
@@ -49,20 +52,26 @@ def in_model_order(
         )
     if names is not None and data.classes in (names.names, names.shown):
         return data
-    if _are_numbers(data.classes) and not (told and names and not names.unknown(data)):
-        return _named(data, names) if told and names else data
-    own = None if names is None or len(names) != outputs else names
-    known = [own] if told else [own, imagenet_classes() if outputs == 1000 else None]
-    tables = [table for table in known if table is not None]
-    for table in tables:
-        if not table.unknown(data):
-            return table.label(data)
-    best = min(tables, key=lambda table: len(table.unknown(data)), default=None)
-    unknown = [] if best is None else best.unknown(data)
-    none_known = best is None or len(unknown) == len(data.labels.unique())
+    numbered = _are_numbers(data.classes)
+    if numbered and not told:
+        return data
+    tables = _tables(names, outputs, told=told)
+    nearest = min(tables, key=lambda table: len(table.unknown(data)), default=None)
+    unknown = [] if nearest is None else nearest.unknown(data)
+    if nearest is not None and not unknown:
+        return nearest.label(data)
+    if numbered and nearest is not None:
+        return _named(data, nearest)
+    none_known = nearest is None or len(unknown) == len(data.labels.unique())
     if none_known and len(data.classes) == outputs and not told:
         return data
-    raise ValueError(_trouble(data, outputs, best, unknown))
+    raise ValueError(_trouble(data, outputs, nearest, unknown))
+
+
+def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[ClassNames]:
+    """Whose names may be those of the outputs; of equals, the first counts."""
+    own = [names] if names is not None and len(names) == outputs else []
+    return own if told or outputs != _IMAGENET else [*own, imagenet_classes()]
 
 
 def _named(data: LabelledImages, names: ClassNames) -> LabelledImages:
@@ -92,7 +101,9 @@ def _trouble(
 
 def _offset(outputs: int, classes: int, data: LabelledImages | None = None) -> str:
     """Advice for models whose first output is a background class."""
-    of_imagenet = data is not None and outputs == 1001 and not imagenet_classes().unknown(data)
+    of_imagenet = (
+        data is not None and outputs == _IMAGENET + 1 and not imagenet_classes().unknown(data)
+    )
     if outputs != classes + 1 and not of_imagenet:
         return ""
     return "; if the first output is a background class, give --offset 1"

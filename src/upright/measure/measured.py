@@ -21,12 +21,12 @@ from upright.evaluation import Evaluation, Question, examine
 from upright.evaluation.composed import each_network
 from upright.measure.classes import count_outputs, in_model_order
 from upright.measure.guest import Guest
-from upright.measure.subject import FinishedRun, Subject, is_run
+from upright.measure.subject import FinishedRun, Subject
 from upright.models import in_half_precision
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
-from upright.sources import load_pretrained
+from upright.sources import load_pretrained, trained_as
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.train import Plan
 
@@ -88,7 +88,7 @@ def load(
         preprocess: what is told of how the model takes images and answers.
         classes: the names of the model's outputs; without, those that its source knows.
     """
-    if preprocess.as_json() and is_run(model):
+    if preprocess.as_json() and trained_as(model) is not None:
         raise ValueError(
             f"{model} was trained here, and has its preprocessing inside; leave out what is told"
         )
@@ -117,10 +117,14 @@ def load(
 
 
 def _in_usual_size(question: Question, data: str, preprocess: Preprocess) -> Question:
-    """Ask for images of the size that the model is usually shown, where none is asked for."""
+    """Ask for images of the size that the model is usually shown, where none is asked for.
+
+    Of a view, that is what is seen: around it images are as large as they were resized to.
+    """
     if (question.resize, question.center_crop) != (None, None) or not can_resize(data):
         return question
-    return replace(question, resize=preprocess.resize, center_crop=preprocess.center_crop)
+    crop = preprocess.center_crop if question.view is None else preprocess.resize
+    return replace(question, resize=preprocess.resize, center_crop=crop)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

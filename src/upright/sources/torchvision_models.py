@@ -57,12 +57,10 @@ def _published(models: Any, name: str, weights: Any) -> nn.Module:
 
 def _with_weights(models: Any, name: str, file: str) -> tuple[nn.Module, int]:
     """A network with as many outputs as the weights have, and how many these are."""
-    weights, options = read_weights(file), {"weights": None}
-    if "weights_backbone" in models.get_model_builder(name).__code__.co_varnames:
-        options["weights_backbone"] = None
+    weights = read_weights(file)
     with torch.device("meta"):
-        last = [*models.get_model(name, **options).state_dict()][-1]
+        last = [*models.get_model(name, weights=None).state_dict()][-1]
     outputs = len(weights[last]) if last in weights and weights[last].ndim else 1000
-    network = models.get_model(name, **options, num_classes=outputs)
+    network = models.get_model(name, weights=None, num_classes=outputs)
     load_weights(network, weights, file=file)
     return network, outputs

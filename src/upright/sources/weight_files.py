@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -26,7 +25,7 @@ def read_weights(name: str) -> dict[str, Tensor]:
             return load_file(path)
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     # Depending on what is wrong with the file, almost any error.
-    except (SafetensorError, Exception) as error:
+    except Exception as error:
         text = " ".join(str(error).split())[:200]
         raise ValueError(
             f"{path} cannot be read as weights: {text}; save the state_dict() of the network, by "
