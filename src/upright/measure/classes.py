@@ -101,10 +101,10 @@ def _trouble(
 
 def _offset(outputs: int, classes: int, data: LabelledImages | None = None) -> str:
     """Advice for models whose first output is a background class."""
-    of_imagenet = (
-        data is not None and outputs == _IMAGENET + 1 and not imagenet_classes().unknown(data)
-    )
-    if outputs != classes + 1 and not of_imagenet:
+    one_more = outputs == classes + 1
+    if data is not None and outputs == _IMAGENET + 1:
+        one_more |= not imagenet_classes().unknown(data)
+    if not one_more:
         return ""
     return "; if the first output is a background class, give --offset 1"
 
