@@ -22,15 +22,25 @@ __all__ = [
 ]
 
 LATER_IN_RECIPES = {
+    "average": 0.0,
     "center_crop": None,
+    "cosine": False,
+    "cutout": 0,
     "decay": 1.0,
     "decay_every": 1,
     "families_digest": "",
+    "held_out": False,
     "interpolation": "bilinear",
+    "mixup": 0.0,
     "model_digest": "",
     "optimizer": "sgd",
     "resize": None,
+    "smoothing": 0.0,
+    "teacher": "",
+    "teacher_digest": "",
+    "teacher_share": 0.0,
     "view": None,
+    "warmup": 0,
 }
 """Fields that the first recipes do not have, with what they had. They are the recipe's defaults,
 which a test compares: a report, made from records alone, knows nothing of recipes."""

@@ -438,7 +438,7 @@ def test_data_of_one_size_is_not_silently_left_unresized() -> None:
 
 
 def test_a_wrong_split_or_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="'val': choose train or test"):
+    with pytest.raises(ValueError, match="'val': choose train, test, held-out, kept"):
         load_data("glyphs", split="val")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="give at least 1, or None for all"):
         load_data("glyphs", limit=0)

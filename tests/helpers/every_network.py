@@ -8,6 +8,8 @@ __all__ = ["KINDS", "NETWORKS", "each_kind", "every_network"]
 
 KINDS = [
     "resnet8x0.25",
+    "resnet8x0.25-blur",
+    "wideresnet10-1",
     "convnet",
     "gresnet8x0.2",
     "gresnet8x0.2-pool-invariant",

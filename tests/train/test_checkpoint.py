@@ -208,9 +208,9 @@ class TestDamage:
     ) -> None:
         begin(tmp_path)
         content = json.loads((tmp_path / "run.json").read_text())
-        content["recipe"]["warmup"] = 100
+        content["recipe"]["lookahead"] = 100
         (tmp_path / "run.json").write_text(json.dumps(content))
-        with pytest.raises(ValueError, match="a recipe has no warmup"):
+        with pytest.raises(ValueError, match="a recipe has no lookahead"):
             begin(tmp_path, resume=True)
 
 

@@ -42,6 +42,16 @@ OTHERS: dict[str, Any] = {
     "max_shift": 2,
     "precision": "bfloat16",
     "seed": 1,
+    "held_out": True,
+    "cosine": True,
+    "warmup": 500,
+    "average": 0.999,
+    "smoothing": 0.1,
+    "cutout": 8,
+    "mixup": 0.5,
+    "teacher": "runs/other",
+    "teacher_share": 0.25,
+    "teacher_digest": "2" * 64,
 }
 
 RECIPES = st.builds(
@@ -64,6 +74,9 @@ RECIPES = st.builds(
     decay_every=st.integers(1, 10**6),
     optimizer=st.sampled_from(["sgd", "adam"]),
     interpolation=st.sampled_from(["nearest", "bilinear", "bilinear-twice"]),
+    cosine=st.booleans(),
+    average=st.floats(0, 0.9999),
+    smoothing=st.floats(0, 1),
     flips=st.booleans(),
     max_shift=st.none() | st.integers(0, 8),
     seed=st.integers(0, 2**63),
@@ -117,7 +130,11 @@ def test_every_field_is_among_those_that_are_changed_here() -> None:
 
 @pytest.mark.parametrize("field", OTHERS)
 def test_each_field_counts(field: str) -> None:
-    base = Recipe(decay=0.9)  # without a decay, nothing is done every so many steps
+    # Without a decay nothing is done every so many steps, without a teacher nothing is its share,
+    # and a cosine has neither decay nor drops.
+    base = Recipe(decay=0.9, teacher="runs/one", teacher_share=0.5)
+    if field == "cosine":
+        base = Recipe(drops=())
     changed = replace(base, **{field: OTHERS[field]})
     assert changed.hash != base.hash
     (difference,) = base.differences(changed)
@@ -160,6 +177,8 @@ def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     # The hash as it was defined then, of all fields that there were then.
     later = ("decay", "decay_every", "optimizer", "interpolation")
     later += ("resize", "center_crop", "model_digest", "families_digest", "view")
+    later += ("held_out", "cosine", "warmup", "average", "smoothing", "cutout", "mixup")
+    later += ("teacher", "teacher_share", "teacher_digest")
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
         recipe = Recipe(**changes)
@@ -208,7 +227,7 @@ def test_only_std_is_shifted(objective: str, shift: int) -> None:
     [
         (
             {"sede": 1, "optimiser": "adam"},
-            "a recipe has no optimiser, sede; it has batch, center_crop",
+            "a recipe has no optimiser, sede; it has average, batch",
         ),
         ({"steps": "many"}, "steps is 'many'"),
         ({"seed": "0"}, "seed is '0'"),

@@ -30,7 +30,7 @@ from upright.cli.options import (
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
-from upright.data import Split, read_classes
+from upright.data import AnySplit, read_classes
 from upright.data.registry import can_resize
 from upright.evaluation import Precision, Question
 from upright.files import write_whole
@@ -117,8 +117,9 @@ class Evaluate:
     view: _Number = None
     """Let the model see the central N x N pixels of the moved images, so that what comes in from
     outside them is real where images are larger. Without, as a run of `upright train` was told."""
-    split: Split = "test"
-    """Which part of the data, where they have parts."""
+    split: AnySplit = "test"
+    """Which part of the data, where they have parts; held-out is the tenth of train that a run of
+    `upright train --held-out` has not seen, kept the rest of it."""
     limit: _Number = None
     """Use the first N images only; which these are depends on the order of the data."""
     resize: _Number = None

@@ -47,9 +47,17 @@ class Train:
     """Unique images a step."""
     learning_rate: float = 0.1
     """Divided by 10 after half and after three quarters of the steps."""
+    cosine: bool = False
+    """Let the learning rate fall along half a cosine to 0 instead."""
+    warmup: Annotated[int, arg(metavar="STEPS")] = 0
+    """Let it rise along a line over the first steps."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """SGD with momentum 0.9, or Adam (amsgrad), which wants a lower rate, such as 0.002."""
     weight_decay: float = 2e-4
+    average: Annotated[float, arg(metavar="DECAY")] = 0.0
+    """Let the network that comes out have a running average of the weights, as by 0.999."""
+    smoothing: float = 0.0
+    """Spread so large a part of each label evenly over all classes, as 0.1."""
     weight: Annotated[float | None, arg(name="lambda", metavar="λ", help_behavior_hint="")] = None
     """Weight of the penalty; without, 8 for KL and 1 for L2."""
     space: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None
@@ -68,11 +76,21 @@ class Train:
     """How images are resampled; bilinear-twice turns and then shifts, as the authors do."""
     flips: bool = True
     """Mirror images left-right at random."""
+    cutout: Annotated[int, arg(metavar="PIXELS")] = 0
+    """Blacken a square of this side at a random place of each image."""
+    mixup: Annotated[float, arg(metavar="SHARE")] = 0.0
+    """Mix into each image, and its label, up to this share of another image."""
+    teacher: Annotated[str, arg(metavar="DIR")] = ""
+    """The folder of a run whose network says what labels are, by its answers to the originals."""
+    teacher_share: Annotated[float, arg(metavar="SHARE")] = 0.0
+    """How much of each label the teacher says; with a teacher, all by default."""
     published: bool = False
     """Train stn, etn and stn-affine as was published: Adam, 300 epochs, no augmentation, in place
     of the options for that. Other networks keep theirs, by default the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
+    held_out: bool = False
+    """Leave out a tenth of the training images, to choose by: evaluate's --split held-out."""
     resize: _Number = None
     """Scale images of a folder so that their shorter side has N pixels."""
     center_crop: _Number = None
@@ -153,8 +171,17 @@ class Train:
             learning_rate=self.learning_rate,
             optimizer=self.optimizer,
             interpolation=self.interpolation,
+            cosine=self.cosine,
+            warmup=self.warmup,
             weight_decay=self.weight_decay,
+            average=self.average,
+            smoothing=self.smoothing,
             flips=self.flips,
+            cutout=self.cutout,
+            mixup=self.mixup,
+            teacher=self.teacher,
+            teacher_share=self.teacher_share,
+            held_out=self.held_out,
             precision=self.precision,
             seed=seed,
         )

@@ -9,9 +9,18 @@ from importlib import import_module
 
 from upright.data.class_names import ClassNames, imagenet_classes, read_classes
 from upright.data.images import LabelledImages
-from upright.data.registry import Request, Split, data_names, data_set, has_parts, load_data
+from upright.data.registry import (
+    AnySplit,
+    Request,
+    Split,
+    data_names,
+    data_set,
+    has_parts,
+    load_data,
+)
 
 __all__ = [
+    "AnySplit",
     "ClassNames",
     "LabelledImages",
     "Request",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from upright.data.registry import Split
+from upright.data.registry import AnySplit
 
 __all__ = ["RawSplit", "array_names", "content_digest", "split_digests"]
 
@@ -24,12 +24,12 @@ class RawSplit:
     labels: NDArray[np.int64]
 
 
-def array_names(split: Split) -> tuple[str, str]:
+def array_names(split: AnySplit) -> tuple[str, str]:
     """What the arrays of a split are called: its images and its labels."""
     return f"{split}_images", f"{split}_labels"
 
 
-def split_digests(split: Split, raw: RawSplit) -> dict[str, str]:
+def split_digests(split: AnySplit, raw: RawSplit) -> dict[str, str]:
     """SHA-256 of the images as N x 32 x 32 x 3 and of the labels as uint8, by array name."""
     images, labels = hashlib.sha256(), hashlib.sha256(_bytes(raw.labels))
     for piece in _pieces(raw.images):

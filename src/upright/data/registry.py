@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+import torch
 
 from upright.checks import warn_if_one_class
 from upright.data.images import LabelledImages
@@ -16,6 +18,7 @@ from upright.registry import Registry
 
 __all__ = [
     "DATA_SETS",
+    "AnySplit",
     "Reader",
     "Request",
     "Split",
@@ -27,7 +30,10 @@ __all__ = [
 ]
 
 Split = Literal["train", "test"]
-"""Which part of a data set."""
+"""Which part of a data set, as its files have it."""
+AnySplit = Literal["train", "test", "held-out", "kept"]
+"""The same; or `held-out`, a tenth of `train` that is drawn once and for all, to choose by where
+the test set must not be looked at, or `kept`, the rest of `train`."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def can_resize(name: str) -> bool:
 def load_data(
     name: str,
     *,
-    split: Split = "test",
+    split: AnySplit = "test",
     limit: int | None = None,
     seed: int = 0,
     resize: int | None = None,
@@ -141,10 +147,25 @@ def load_data(
     >>> load_data("glyphs", limit=5)
     LabelledImages(5 x 3 x 32 x 32, 10 classes)
     """
-    if split not in ("train", "test"):
-        raise ValueError(f"no split is called {split!r}: choose train or test")
+    if split not in get_args(AnySplit):
+        raise ValueError(f"no split is called {split!r}: choose {', '.join(get_args(AnySplit))}")
     if limit is not None and limit < 1:
         raise ValueError(f"a limit of {limit} leaves no image: give at least 1, or None for all")
+    if split == "held-out" or split == "kept":
+        whole = _load(name, "train", None, seed, resize, center_crop)
+        part = _part_of_training(whole, held_out=split == "held-out")
+        return part if limit is None else part.head(limit)
+    return _load(name, split, limit, seed, resize, center_crop)
+
+
+def _load(
+    name: str,
+    split: Split,
+    limit: int | None,
+    seed: int,
+    resize: int | None,
+    center_crop: int | None,
+) -> LabelledImages:
     known, location = _find(name)
     if not known.resizes and (resize is not None or center_crop is not None):
         able = ", ".join(form for form, other in DATA_SETS.items() if other.resizes)
@@ -153,6 +174,19 @@ def load_data(
     if len(data) == limit and len(data.classes) > 1:
         warn_if_one_class(set(data.labels.unique().tolist()), len(data))
     return data
+
+
+def _part_of_training(data: LabelledImages, *, held_out: bool) -> LabelledImages:
+    """Give the tenth that is held out, or the rest; each in the order that the images have."""
+    count = len(data) // 10
+    if not count:
+        raise ValueError(f"{len(data)} training images have no tenth to hold out: give 10 or more")
+    drawn = torch.randperm(len(data), generator=torch.Generator().manual_seed(_HELD_OUT_SEED))
+    rows = (drawn[:count] if held_out else drawn[count:]).sort().values
+    return LabelledImages(data.images[rows], data.labels[rows], data.classes)
+
+
+_HELD_OUT_SEED = 0
 
 
 def _find(name: str) -> tuple[_DataSet, str]:

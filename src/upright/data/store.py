@@ -29,7 +29,7 @@ from upright.data.known import KNOWN, SPLITS, KnownSet, known_set
 from upright.data.notes import take_note
 from upright.data.raw import RawSplit, array_names
 from upright.data.recognise import Recognised, check_form, in_words, recognise
-from upright.data.registry import Split
+from upright.data.registry import AnySplit, Split
 from upright.files import sync_folder
 
 __all__ = [
@@ -109,11 +109,13 @@ def check(name: str | KnownSet, *, root: Path | None = None) -> Checked:
     return Checked(known.name, _folder(known, root), tuple(faults), recognised)
 
 
-def recognise_any(split: Split, raw: RawSplit, *, root: Path | None = None) -> Recognised | None:
+def recognise_any(split: AnySplit, raw: RawSplit, *, root: Path | None = None) -> Recognised | None:
     """Which known set has this whole split, whichever files it was read from; None for other data.
 
     A set of unknown content is known where the cache has it.
     """
+    if split not in ("train", "test"):
+        return None
     for known in KNOWN.values():
         with suppress(ValueError):
             return recognise(known, split, raw, vouched=_kept_by(known, root))

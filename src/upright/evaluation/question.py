@@ -44,7 +44,7 @@ class Question:
     drawn_seed: int | None = None
     """What a generator gave, in place of a seed."""
     # How data and network are to be taken, whoever takes them.
-    split: Literal["train", "test"] = "test"
+    split: Literal["train", "test", "held-out", "kept"] = "test"
     resize: int | None = None
     """What the shorter side of images is scaled to, in pixels."""
     center_crop: int | None = None

@@ -26,8 +26,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
     """
     data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
     split = loaded.question.split
-    if split == "train" and not has_parts(data_name):
-        yield f"{data_name} has no parts: --split train reads the same images as test"
+    if split != "test" and not has_parts(data_name):
+        yield f"{data_name} has no parts: --split {split} reads images of the test"
     yield from _of_outputs(loaded)
     if trained is None:
         return
@@ -36,6 +36,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
             f"{model} was trained on these very images, so this is no test; give images that it "
             "has not seen, such as a folder with train/ and test/, or an .npz with test_images"
         )
+    if split == "held-out" and not trained.recipe.held_out:
+        yield f"{model} was trained on these images; with --held-out, it would not have been"
     # The classes of an .npz file are numbers.
     if trained.classes != data.classes and not data_name.startswith("npz:"):
         yield (

@@ -12,7 +12,7 @@ import torch
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
-from upright.data import ClassNames, LabelledImages, Split, load_data
+from upright.data import AnySplit, ClassNames, LabelledImages, load_data
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Recognised
 from upright.data.registry import can_resize
@@ -258,7 +258,7 @@ def record_of(
     )
 
 
-def digests_of(data: LabelledImages, split: Split) -> dict[str, str]:
+def digests_of(data: LabelledImages, split: AnySplit) -> dict[str, str]:
     """Give the SHA-256 of the images and of the labels."""
     return split_digests(split, _raw(data))
 
@@ -268,7 +268,7 @@ def _raw(data: LabelledImages) -> RawSplit:
 
 
 def _content(
-    found: Recognised | None, split: Split, attacks: Iterable[str]
+    found: Recognised | None, split: AnySplit, attacks: Iterable[str]
 ) -> dict[str, str] | None:
     """Digests of the images in the usual order, where another order measures the same."""
     if found is None or found.usual_order or not all(map(_shares_poses, attacks)):

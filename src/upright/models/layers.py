@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Standardise", "batch_norm"]
+__all__ = ["Standardise", "batch_norm", "blurred_half"]
 
 
 class Standardise(nn.Module):
@@ -33,3 +34,13 @@ def batch_norm(channels: int, epsilon: float = 1e-5) -> nn.BatchNorm2d:
     norm = nn.BatchNorm2d(channels, eps=epsilon)
     norm.num_batches_tracked = None
     return norm
+
+
+def blurred_half(x: Tensor) -> Tensor:
+    """Blur features by the weights 1, 2, 1 along both axes, and keep every other place.
+
+    Two means over neighbours, two by two, make the blur. At an edge the mean is over what is there:
+    as if the edge went on, so that a flat image stays flat.
+    """
+    between = F.avg_pool2d(x, 2, stride=1, padding=1, count_include_pad=False)
+    return F.avg_pool2d(between, 2, stride=2)

@@ -5,6 +5,8 @@ layer. ``resnet32`` is the paper's, ``resnet14`` and so on its family, ``resnet3
 channels. Details follow the authors' program: leaky ReLU 0.1, shortcuts without weights, and a
 first block whose activation comes before the shortcut. ``resnet32-epsilon0.001`` adds to the
 variances in its batch norms what TensorFlow does by default, and not PyTorch's 0.00001.
+``resnet32-blur`` halves sizes after a blur, and not by a stride (Zhang 2019): what a stride leaves
+out depends on where the image lies.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.checks import SuspiciousInput
-from upright.models.layers import Standardise, batch_norm
+from upright.models.layers import Standardise, batch_norm, blurred_half
 from upright.models.registry import network
 
 __all__ = ["SLOPE", "Block", "ResNet", "resnet"]
@@ -32,17 +34,25 @@ class ResNet(nn.Module):
     """Maps images in [0, 1] to logits."""
 
     def __init__(
-        self, *, depth: int, width: float, classes: int, channels: int, epsilon: float = 1e-5
+        self,
+        *,
+        depth: int,
+        width: float,
+        classes: int,
+        channels: int,
+        epsilon: float = 1e-5,
+        blur: bool = False,
     ) -> None:
         super().__init__()
         blocks = (depth - 2) // 6
         widths = [max(1, round(base * width)) for base in (16, 16, 32, 64)]
+        self.blurs = blur
         self.standardise = Standardise()
         self.stem = _conv(channels, widths[0], stride=1)
         stages = zip(widths[:-1], widths[1:], (1, 2, 2), strict=True)
         self.blocks = nn.Sequential(
             *(
-                Block(before if first else after, after, stride if first else 1, epsilon)
+                Block(before if first else after, after, stride if first else 1, epsilon, blur)
                 for before, after, stride in stages
                 for first in (True, *[False] * (blocks - 1))
             )
@@ -63,20 +73,27 @@ class ResNet(nn.Module):
 class Block(nn.Module):
     """Two convolutions with norm and activation before each, beside a shortcut without weights."""
 
-    def __init__(self, before: int, after: int, stride: int, epsilon: float = 1e-5) -> None:
+    def __init__(
+        self, before: int, after: int, stride: int, epsilon: float = 1e-5, blur: bool = False
+    ) -> None:
         super().__init__()
-        self.norm1, self.conv1 = batch_norm(before, epsilon), _conv(before, after, stride)
+        self.blurs = blur and stride > 1
+        self.norm1 = batch_norm(before, epsilon)
+        self.conv1 = _conv(before, after, 1 if self.blurs else stride)
         self.norm2, self.conv2 = batch_norm(after, epsilon), _conv(after, after, 1)
         self.stride, self.missing = stride, after - before
         self.activate_shortcut = False
 
     def forward(self, x: Tensor) -> Tensor:
         active = _activate(self.norm1(x))
-        branch: Tensor = self.conv2(_activate(self.norm2(self.conv1(active))))
+        inner = _activate(self.norm2(self.conv1(active)))
+        branch: Tensor = self.conv2(blurred_half(inner) if self.blurs else inner)
         return branch + self.shortcut(active if self.activate_shortcut else x)
 
     def shortcut(self, x: Tensor) -> Tensor:
-        if self.stride > 1:
+        if self.blurs:
+            x = blurred_half(x)
+        elif self.stride > 1:
             x = F.avg_pool2d(x, self.stride, ceil_mode=True)  # for odd sizes, as the convolution
         if self.missing:
             x = F.pad(x, [0, 0, 0, 0, self.missing // 2, self.missing - self.missing // 2])
@@ -102,14 +119,16 @@ def _initialise(model: nn.Module) -> None:
 
 
 @network(
-    "resnetD with D = 6n+2 (as in resnet32, or resnet14x0.5 for half the channels)",
-    r"resnet(\d+)(?:x(\d*\.?\d+))?(?:-epsilon(\d*\.?\d+))?",
+    "resnetD with D = 6n+2 (as in resnet32, resnet14x0.5 for half the channels, resnet32-blur to "
+    "halve sizes after a blur)",
+    r"resnet(\d+)(?:x(\d*\.?\d+))?(?:-epsilon(\d*\.?\d+))?(-blur)?",
     about="the paper's network; resnet50 is not ImageNet's",
 )
 def resnet(
     depth: str | int,
     width: str | float | None = None,
     epsilon: str | float | None = None,
+    blur: str | None = None,
     *,
     classes: int = 10,
     channels: int = 3,
@@ -132,6 +151,7 @@ def resnet(
         classes=classes,
         channels=channels,
         epsilon=float(epsilon or 1e-5),
+        blur=bool(blur),
     )
     if layers in _OF_IMAGENET:
         weights = sum(weight.numel() for weight in network.parameters())

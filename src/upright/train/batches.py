@@ -17,7 +17,7 @@ from upright.train.recipe import Recipe
 from upright.triton_support import has_triton
 from upright.warp import warp
 
-__all__ = ["Batches", "augment", "augmented_rows"]
+__all__ = ["Batches", "augment", "augmented_rows", "mixing_shares"]
 
 
 class Batches:
@@ -58,26 +58,31 @@ def augmented_rows(
     from upright.train.batch_kernels import take_rows
 
     part = part or ALONE.part(len(rows))
-    flips = _flip_draws(generator, part) if recipe.flips else None
+    flips = _draws(generator, part) if recipe.flips else None
     images, labels = take_rows(data.images, data.labels, rows, flips)
-    return _shifted(images, recipe, generator, part), labels
+    return _cut(_shifted(images, recipe, generator, part), recipe, generator, part), labels
 
 
 def augment(
     images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part | None = None
 ) -> Tensor:
-    """Mirror and shift images at random, as the recipe says.
+    """Mirror and shift images, and cut holes into them, at random, as the recipe says.
 
     Of images that are a part of a batch, each gets what it gets in the whole batch.
     """
     part = part or ALONE.part(len(images))
     if recipe.flips:
-        mirrored = _flip_draws(generator, part) < 0.5
+        mirrored = _draws(generator, part) < 0.5
         images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
-    return _shifted(images, recipe, generator, part)
+    return _cut(_shifted(images, recipe, generator, part), recipe, generator, part)
 
 
-def _flip_draws(generator: torch.Generator, part: Part) -> Tensor:
+def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+    """Draw how much of another image is mixed into each."""
+    return recipe.mixup * _draws(generator, part)
+
+
+def _draws(generator: torch.Generator, part: Part) -> Tensor:
     """One number from [0, 1) for each image."""
     return part.take(torch.rand(part.whole, generator=generator, device=generator.device))
 
@@ -89,6 +94,19 @@ def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator, part: P
     shift = torch.randint(-reach, reach + 1, size, generator=generator, device=images.device)
     shift = part.take(shift, 1)
     return warp(images, Pose.of(dx=shift[0], dy=shift[1]))
+
+
+def _cut(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+    """Blacken a square of each image; near an edge, the part of it that is inside."""
+    if not recipe.cutout:
+        return images
+    holes = []
+    for size in images.shape[-2:]:
+        middle = size * _draws(generator, part)[:, None]
+        place = torch.arange(size, device=images.device) + 0.5
+        holes.append((place - middle).abs() <= recipe.cutout / 2)
+    rows, columns = holes
+    return images.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0.0)
 
 
 def _has_kernel(data: LabelledImages) -> bool:

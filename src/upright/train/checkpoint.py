@@ -30,10 +30,17 @@ from upright.factories import code_digest
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
 from upright.registry import UnknownNameError
+from upright.train.average import averaged_weights
 from upright.train.network import build, build_with, check_code_is_here
 from upright.train.recipe import Recipe
 
-__all__ = ["Checkpoint", "DamagedCheckpoint", "RunDirectory", "load_network"]
+__all__ = [
+    "Checkpoint",
+    "DamagedCheckpoint",
+    "RunDirectory",
+    "load_network",
+    "with_teacher_digest",
+]
 
 _KEPT = 2
 _MOST_CHANNELS = 1024
@@ -258,7 +265,26 @@ def load_network(path: Path) -> nn.Module:
             message = f"the code of {name} has changed since {path} was trained with it"
             warnings.warn(message, SuspiciousInput, stacklevel=2)
         return build_with(
-            checkpoint.tensors, name, classes=len(run.classes), channels=run.channels, build=build
+            averaged_weights(checkpoint.tensors),
+            name,
+            classes=len(run.classes),
+            channels=run.channels,
+            build=build,
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def with_teacher_digest(recipe: Recipe) -> Recipe:
+    """Note in a recipe which weights teach; others than it means are an error."""
+    if not recipe.teacher:
+        return recipe
+    digest = hashlib.sha256()
+    for name, tensor in sorted(load_network(Path(recipe.teacher)).state_dict().items()):
+        digest.update(name.encode() + tensor.cpu().contiguous().view(-1).numpy().tobytes())
+    if recipe.teacher_digest not in ("", digest.hexdigest()):
+        raise ValueError(
+            f"the weights in {recipe.teacher} are not those of the recipe's teacher; bring them "
+            "back, or leave out teacher_digest"
+        )
+    return replace(recipe, teacher_digest=digest.hexdigest())

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -23,12 +24,15 @@ from upright.models import (
 from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
-from upright.train.batches import Batches, augmented_rows
+from upright.train.average import Average
+from upright.train.batches import Batches, augmented_rows, mixing_shares
+from upright.train.checkpoint import load_network
 from upright.train.global_norm import with_global_norms
 from upright.train.network import build, check_outputs, is_own_code, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
 from upright.train.recipe import Recipe
+from upright.train.targets import mixed, soft_labels
 from upright.triton_support import has_triton
 from upright.window import Window
 
@@ -98,9 +102,12 @@ class Learner:
             with_global_norms(self.model, ranks)
         self.model.train()
         self.optimizer = make_optimizer(self.model, recipe, device)
+        self._average = Average(self.model, device) if recipe.average else None
+        self._teacher = self._make_teacher()
         self._batches = Batches(len(data), recipe, device)
         self._data = LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
+        self._others = self._rows.clone()
         self._generator = torch.Generator(device)
         self._seed_network = seeding_on(device)
         space = part_of_space(recipe.space, self._part)
@@ -137,6 +144,18 @@ class Learner:
             return cast(Model, torch.compile(forward, dynamic=False)), None
         return forward, None
 
+    def _make_teacher(self) -> Model | None:
+        """Give the teacher as steps call it, if the recipe has one."""
+        if not self.recipe.teacher:
+            return None
+        network = load_network(Path(self.recipe.teacher)).to(self.device).requires_grad_(False)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        teacher = InPrecision(network, self.recipe.precision).eval()
+        if not self.speed.compile:
+            return teacher
+        _settle_compiler()
+        return cast(Model, torch.compile(teacher, dynamic=False))
+
     def make_ready(self) -> None:
         """Compile and record what the steps replay; ``step`` does it where it was not done."""
         if self.speed.graph and self._graph is None:
@@ -171,7 +190,12 @@ class Learner:
         self._generator.manual_seed(seed)
         # For networks with dropout; no two ranks drop alike.
         self._seed_network(seed_for(seed, "rank", self.ranks.rank) if self.ranks.rank else seed)
-        self._rows.copy_(self._part.take(self._batches.rows(step)), non_blocking=True)
+        rows = self._batches.rows(step)
+        self._rows.copy_(self._part.take(rows), non_blocking=True)
+        if self.recipe.mixup:
+            self._others.copy_(self._part.take(rows.roll(1)), non_blocking=True)
+        if self._average is not None:
+            self._average.set_rate(self.recipe.average_rate_at(step))
         rate = self.recipe.learning_rate_at(step)
         if rate != self._rate:
             for group in self.optimizer.param_groups:
@@ -180,16 +204,33 @@ class Learner:
 
     def _compute(self) -> None:
         """Search, forward, backward and update, with nothing that waits for the device."""
-        images, labels = augmented_rows(
-            self._data, self._rows, self.recipe, self._generator, self._part
-        )
+        images, labels = self._batch()
         with self._weights_held():
             terms = self._loss(self._forward, images, labels, search_model=self._search_model)
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward(self._weight.to(terms.total))
         self.optimizer.step()
         average_buffers(self.model, self._part, self.ranks)
+        if self._average is not None:
+            self._average.update()
         self._add_to_sums(terms)
+
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        """Give the images of a step, and what the network is asked to say of them."""
+        images, labels = self._examples(self._rows)
+        if not self.recipe.mixup:
+            return images, labels
+        others, other_labels = self._examples(self._others)
+        shares = mixing_shares(self.recipe, self._generator, self._part)
+        return mixed(images, labels, others, other_labels, shares)
+
+    def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Give images as they are augmented, with labels, or with probabilities of all classes."""
+        recipe, data = self.recipe, self._data
+        images, labels = augmented_rows(data, rows, recipe, self._generator, self._part)
+        if recipe.softens_labels:
+            labels = soft_labels(recipe, labels, len(data.classes), images, self._teacher)
+        return images, labels
 
     def _add_to_sums(self, terms: LossTerms) -> None:
         values = {part: getattr(terms, part) for part in PARTS}
@@ -256,7 +297,16 @@ class Learner:
         if self._stream is not None:
             self._stream.synchronize()
         kept = optimizer_tensors(self.model, self.optimizer, self.recipe)
-        return model_tensors(self.model) | kept
+        average = {} if self._average is None else self._average.state()
+        return model_tensors(self.model) | kept | average
+
+    def result(self) -> nn.Module:
+        """Give the network that comes out, in evaluation mode; no step can be taken after."""
+        if self._stream is not None:
+            self._stream.synchronize()
+        if self._average is not None:
+            self._average.apply()
+        return self.model.eval()
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up a state that was kept; in place, since a graph knows tensors by their place."""
@@ -268,6 +318,8 @@ class Learner:
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         load_weights(self.model, tensors)
         load_optimizer(self.model, self.optimizer, self.recipe, tensors)
+        if self._average is not None:
+            self._average.restore(tensors)
 
 
 def seeding_on(device: torch.device) -> Callable[[int], object]:

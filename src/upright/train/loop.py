@@ -23,7 +23,7 @@ from upright.files import alone_in
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Origin
-from upright.train.checkpoint import Checkpoint, RunDirectory
+from upright.train.checkpoint import Checkpoint, RunDirectory, with_teacher_digest
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log, Pace
 from upright.train.network import with_code_digest
@@ -127,7 +127,9 @@ def train_together(
     place = torch.device(device)
     # First of all: what is edited from now on is not what trains.
     origin = origin_on(place, processes=ranks.size)
-    recipes = {path: with_code_digest(recipe) for path, recipe in recipes.items()}
+    recipes = {
+        path: with_teacher_digest(with_code_digest(recipe)) for path, recipe in recipes.items()
+    }
     data = _shared_data(data, list(recipes.values()))
     digest = _common_digest(data, ranks)
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
@@ -164,7 +166,7 @@ def train_together(
         stopped = stop()
     _raise_failure(runs, stopped=stopped)
     return [
-        TrainedRun(run.directory.path, run.recipe, run.learner.model.eval(), run.step, run.seconds)
+        TrainedRun(run.directory.path, run.recipe, run.learner.result(), run.step, run.seconds)
         for run in runs
     ]
 
@@ -327,9 +329,7 @@ def _hold(held: contextlib.ExitStack, path: Path) -> None:
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:
     """The training data that all recipes share."""
-    sources = {
-        (recipe.data, recipe.train_images, recipe.resize, recipe.center_crop) for recipe in recipes
-    }
+    sources = {recipe.training_data for recipe in recipes}
     if len(sources) != 1:
         raise ValueError(f"runs side by side need the same data, but ask for {sources}")
     return recipes[0].load_data() if data is None else data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from torch import nn
 
 from upright.attacks import SpatialPGD
-from upright.data import LabelledImages, Split, load_data
+from upright.data import AnySplit, LabelledImages, load_data
 from upright.later import LATER_IN_RECIPES, first_space, space_text, without_defaults
 from upright.objective import LocNet, Objective, as_objective
 from upright.space import PAPER, Space
@@ -41,6 +42,9 @@ class Recipe(Plan):
     """A data set by name, see ``load_data``."""
     train_images: int | None = None
     """Use the first so many training images only."""
+    held_out: bool = False
+    """Leave out a tenth of the training images, the split ``held-out`` of the data: to choose by,
+    where the test set must not be looked at."""
     resize: int | None = None
     """Shorter side in pixels to which images of a folder are scaled."""
     center_crop: int | None = None
@@ -69,14 +73,33 @@ class Recipe(Plan):
     """After every ``decay_every`` steps the learning rate is multiplied by this."""
     decay_every: int = 1
     """In steps. An epoch has as many as whole batches fit into the data."""
+    cosine: bool = False
+    """Let the learning rate fall along half a cosine to 0 instead, without drops and decay."""
+    warmup: int = 0
+    """Over so many first steps the learning rate rises from 0 along a line."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """SGD with momentum, or Adam that never forgets the largest square (amsgrad)."""
     momentum: float = 0.9
     """For Adam, the first of its two rates; the second is 0.999."""
     weight_decay: float = 2e-4
     """On the weights of convolutions and linear layers, not on norms and biases."""
+    average: float = 0.0
+    """Let the network that comes out have a running average of the weights: what this part of it
+    is kept of at each step, such as 0.999. The search and the steps use the weights as they are."""
+    smoothing: float = 0.0
+    """So large a part of each label is spread evenly over all classes."""
     flips: bool = True
     """Mirror images left-right at random."""
+    cutout: int = 0
+    """Blacken a square of so many pixels a side, about a random place of each image."""
+    mixup: float = 0.0
+    """Mix into each image, and into its label, up to so large a part of another image."""
+    teacher: str = ""
+    """The folder of a run whose network says what labels are, by its answers to the originals."""
+    teacher_share: float = 0.0
+    """So large a part of each label is what the teacher says; by default all, if there is one."""
+    teacher_digest: str = ""
+    """SHA-256 of the teacher's weights; ``train`` notes it."""
     max_shift: int | None = None
     """Shift images at random by up to so many whole pixels. By default 4 for ``std``, and none for
     the others, in which shifts are part of the search."""
@@ -100,19 +123,41 @@ class Recipe(Plan):
         object.__setattr__(self, "max_shift", shift)
         if not self.families_digest:
             object.__setattr__(self, "families_digest", self.space.chain.code_digest)
+        if self.cosine:
+            object.__setattr__(self, "drops", ())
+            object.__setattr__(self, "decay", 1.0)
         if self.decay == 1:
             object.__setattr__(self, "decay_every", 1)
+        if self.teacher and not self.teacher_share:
+            object.__setattr__(self, "teacher_share", 1.0)
         _check_values(self)
 
     def learning_rate_at(self, step: int) -> float:
         """Give the learning rate of a step, counted from 0."""
         drops = sum(step >= drop * self.steps for drop in self.drops)
         decays = step // self.decay_every
-        return float(self.learning_rate / 10**drops * self.decay**decays)
+        rate = float(self.learning_rate / 10**drops * self.decay**decays)
+        if self.cosine:
+            rate *= (1 + math.cos(math.pi * step / self.steps)) / 2
+        return rate * min(1.0, (step + 1) / self.warmup) if self.warmup else rate
+
+    def average_rate_at(self, step: int) -> float:
+        """Say how far a step moves the average to its weights: a plain mean, until it is long."""
+        return max(1 - self.average, 1 / (step + 1))
 
     def outputs(self, classes: tuple[str, ...]) -> tuple[str, ...]:
         """Name the network's outputs: the classes of the data, or the columns of a pose."""
         return tuple(self.space.chain.column_of) if self.is_locnet else classes
+
+    @property
+    def training_data(self) -> tuple[object, ...]:
+        """What says which images it trains on: runs side by side have it in common."""
+        return (self.data, self.train_images, self.resize, self.center_crop, self.held_out)
+
+    @property
+    def softens_labels(self) -> bool:
+        """Whether the loss gets a probability of each class, and no class numbers."""
+        return bool(self.smoothing or self.mixup or self.teacher)
 
     @property
     def is_locnet(self) -> bool:
@@ -139,11 +184,11 @@ class Recipe(Plan):
         (only,) = networks
         return only
 
-    def load_data(self, split: Split = "train", *, limit: int | None = None) -> LabelledImages:
+    def load_data(self, split: AnySplit = "train", *, limit: int | None = None) -> LabelledImages:
         """Load a part of its data, in the size and, unless told, the number that it trains on."""
         return load_data(
             self.data,
-            split=split,
+            split="kept" if self.held_out and split == "train" else split,
             limit=self.train_images if limit is None else limit,
             resize=self.resize,
             center_crop=self.center_crop,
@@ -245,7 +290,10 @@ _LEAST = {
     "momentum": 0,
     "weight_decay": 0,
     "max_shift": 0,
+    "warmup": 0,
+    "cutout": 0,
 }
+_PARTS = ("average", "smoothing", "mixup", "teacher_share")
 
 
 _MOST = sys.float_info.max
@@ -257,6 +305,15 @@ def _check_values(recipe: Recipe) -> None:
         value = getattr(recipe, name)
         if value is not None and not least <= value <= _MOST:
             raise ValueError(f"{name} must be at least {least} and finite, but is {value}")
+    for name in _PARTS:
+        if not 0 <= getattr(recipe, name) <= 1:
+            raise ValueError(f"{name} is a part, 0 to 1, but is {getattr(recipe, name)}")
+    if recipe.average == 1:
+        raise ValueError("average=1 would keep the first weights for ever; give 0.999, say")
+    if recipe.teacher_share and not recipe.teacher:
+        raise ValueError("teacher_share needs a teacher, the folder of a run")
+    if recipe.is_locnet and recipe.softens_labels:
+        raise ValueError("a LocNet has no labels that could be smoothed, mixed or taught")
     if len(recipe.drops) > _MOST_DROPS or not all(0 < drop <= 1 for drop in recipe.drops):
         raise ValueError(
             f"drops must be at most {_MOST_DROPS} fractions of the steps, but are {recipe.drops}"

@@ -127,9 +127,9 @@ def runs_at_once(device: torch.device) -> int:
 
 def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
     """Cut the runs of tasks, each once, into groups that can train together: on the same data."""
-    by_data: dict[tuple[str, int | None], list[Recipe]] = {}
+    by_data: dict[tuple[object, ...], list[Recipe]] = {}
     for run in dict.fromkeys(run for task in tasks for run in task.plan.runs):
-        by_data.setdefault((run.data, run.train_images), []).append(run)
+        by_data.setdefault(run.training_data, []).append(run)
     for alike in by_data.values():
         for start in range(0, len(alike), size):
             yield alike[start : start + size]

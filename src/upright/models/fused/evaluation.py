@@ -27,7 +27,7 @@ __all__ = ["FusedResNet", "can_fuse"]
 
 def can_fuse(model: nn.Module) -> bool:
     """Whether a network can be run by these kernels: widths that tensor cores take, a GPU."""
-    if not isinstance(model, ResNet):
+    if not isinstance(model, ResNet) or model.blurs:
         return False
     fits = all(width in (16, 32, 64, 128) for width in Layers(model).widths)
     fits = fits and model.stem.in_channels <= PADDED

@@ -1,0 +1,303 @@
+"""What a recipe may add to the paper's: schedules, averages, soft labels, images held out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tiny_runs import colours, save_as_npz, tiny_recipe, tiny_run
+from upright.data import load_data
+from upright.later import LATER_IN_RECIPES
+from upright.ranks import ALONE
+from upright.train import Recipe, RunDirectory, load_network, train
+from upright.train.batches import augment, mixing_shares
+from upright.train.learner import Learner
+from upright.train.targets import mixed, soft_labels
+
+pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
+
+CPU = torch.device("cpu")
+
+
+def learner(**changes: object) -> Learner:
+    return Learner(tiny_recipe(**changes), colours(), CPU)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# Schedules.
+
+
+@given(steps=st.integers(1, 500), warmup=st.integers(0, 20))
+def test_a_cosine_falls_from_the_whole_rate_to_nearly_none(steps: int, warmup: int) -> None:
+    recipe = Recipe(steps=steps, cosine=True, warmup=warmup)
+    rates = [recipe.learning_rate_at(step) for step in range(steps)]
+    wanted = [0.1 * math.cos(math.pi * step / steps / 2) ** 2 for step in range(steps)]
+    rising = [min(1.0, (step + 1) / max(1, warmup)) for step in range(steps)]
+    np.testing.assert_allclose(rates, np.multiply(wanted, rising), atol=1e-12)
+
+
+def test_with_a_cosine_drops_and_decay_mean_nothing_and_are_not_part_of_the_recipe() -> None:
+    plain = Recipe(cosine=True)
+    assert Recipe(cosine=True, drops=(0.2,), decay=0.5, decay_every=7) == plain
+    assert plain.hash != Recipe().hash
+
+
+def test_all_of_it_is_off_by_default_and_leaves_the_hash_of_the_papers_recipe() -> None:
+    known = ["held_out", "cosine", "warmup", "average", "smoothing", "cutout", "mixup", "teacher"]
+    assert not any(getattr(Recipe(), name) for name in known)
+    assert set(known) <= set(LATER_IN_RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"average": 1.0}, "keep the first weights for ever"),
+        ({"smoothing": 1.5}, "smoothing is a part, 0 to 1"),
+        ({"mixup": -0.1}, "mixup is a part, 0 to 1"),
+        ({"teacher_share": 0.5}, "needs a teacher"),
+        ({"objective": "LocNet(black)", "mixup": 0.1}, "LocNet has no labels"),
+        ({"warmup": -1}, "warmup must be at least 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(changes: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Recipe(**changes)
+
+
+# The average of weights.
+
+
+def test_the_average_follows_its_rule_at_every_step() -> None:
+    one = learner(average=0.7)
+    wanted: dict[str, np.ndarray] = {}
+    for step in range(8):
+        one.step(step)
+        rate = max(0.3, 1 / (step + 1))
+        for name, live in one.model.state_dict().items():
+            before = wanted.get(name, np.zeros(live.shape))
+            moved = rate if live.is_floating_point() else 1  # a count is what it is
+            wanted[name] = before + moved * (live.double().numpy() - before)
+    found = one.state()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[f"average/{name}"], value, rtol=1e-4, atol=1e-6)
+
+
+def test_steps_are_the_same_with_and_without_an_average() -> None:
+    plain, averaged = learner(), learner(average=0.9)
+    for step in range(5):
+        plain.step(step)
+        averaged.step(step)
+    for name, tensor in plain.state().items():
+        assert torch.equal(averaged.state()[name], tensor)
+
+
+def test_what_comes_out_has_the_averaged_weights_in_memory_and_from_the_folder(
+    tmp_path: Path,
+) -> None:
+    run = tiny_run(tmp_path / "run", average=0.8)
+    checkpoint = RunDirectory.open(tmp_path / "run").load()
+    assert checkpoint is not None
+    loaded = load_network(tmp_path / "run").state_dict()
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(tensor, checkpoint.tensors[f"average/{name}"])
+        assert torch.equal(tensor, loaded[name])
+    weights = [name for name, _ in run.model.named_parameters()]
+    assert any(
+        not torch.equal(loaded[name], checkpoint.tensors[f"model/{name}"]) for name in weights
+    )
+
+
+def test_a_run_of_everything_continues_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    teacher = tiny_run(tmp_path / "teacher", steps=3)
+    every = {
+        "average": 0.8,
+        "smoothing": 0.1,
+        "mixup": 0.4,
+        "cutout": 3,
+        "cosine": True,
+        "warmup": 3,
+        "teacher": str(teacher.path),
+        "teacher_share": 0.5,
+    }
+    whole = tiny_run(tmp_path / "whole", **every)
+    recipe = tiny_recipe(**every)
+    stopped = Learner(recipe, colours(), CPU)
+    for step in range(5):
+        stopped.step(step)
+    fresh = Learner(recipe, colours(), CPU)
+    fresh.restore({name: tensor.clone() for name, tensor in stopped.state().items()})
+    for step in range(5, recipe.steps):
+        fresh.step(step)
+    for name, tensor in fresh.result().state_dict().items():
+        assert torch.equal(tensor, whole.model.state_dict()[name])
+
+
+# Labels.
+
+
+def by_hand(recipe: Recipe, labels: list[int], said: np.ndarray | None) -> np.ndarray:
+    rows = []
+    for place, label in enumerate(labels):
+        row = np.full(3, recipe.smoothing / 3)
+        row[label] += 1 - recipe.smoothing
+        if said is not None:
+            row = (1 - recipe.teacher_share) * row + recipe.teacher_share * said[place]
+        rows.append(row)
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_soft_labels_are_a_mixture_of_label_all_classes_and_teacher(
+    smoothing: float, share: float
+) -> None:
+    recipe = replace(tiny_recipe(smoothing=smoothing), teacher="there", teacher_share=share)
+    labels, logits = torch.tensor([2, 0]), torch.tensor([[1.0, 2.0, 0.5], [0.0, 0.0, 3.0]])
+
+    def teacher(images: Tensor) -> Tensor:
+        assert not torch.is_grad_enabled()
+        return logits[: len(images)]
+
+    found = soft_labels(recipe, labels, 3, torch.zeros(2, 1, 1, 1), teacher)
+    said = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True)
+    # A share of 0 with a teacher means all of it.
+    np.testing.assert_allclose(found, by_hand(recipe, [2, 0], said), rtol=1e-6)
+    assert recipe.teacher_share == (share or 1.0)
+    np.testing.assert_allclose(
+        soft_labels(recipe, labels, 3, torch.zeros(2, 1, 1, 1), None),
+        by_hand(recipe, [2, 0], None),
+        rtol=1e-6,
+    )
+
+
+def test_smoothing_is_that_of_torchs_cross_entropy() -> None:
+    logits, labels = torch.randn(5, 3, generator=generator()), torch.tensor([0, 1, 2, 1, 0])
+    soft = soft_labels(tiny_recipe(smoothing=0.15), labels, 3, torch.zeros(5, 1, 1, 1), None)
+    wanted = F.cross_entropy(logits, labels, label_smoothing=0.15)
+    torch.testing.assert_close(F.cross_entropy(logits, soft), wanted)
+
+
+def test_a_mixture_mixes_images_and_labels_by_the_same_shares() -> None:
+    images, others = torch.rand(2, 3, 4, 5, 5, generator=generator())
+    labels, other_labels = torch.eye(3), torch.eye(3).roll(1, 0)
+    shares = torch.tensor([0.0, 0.25, 1.0])
+    pictures, said = mixed(images, labels, others, other_labels, shares)
+    for place, share in enumerate(shares.tolist()):
+        torch.testing.assert_close(
+            pictures[place], (1 - share) * images[place] + share * others[place]
+        )
+        torch.testing.assert_close(
+            said[place], (1 - share) * labels[place] + share * other_labels[place]
+        )
+
+
+def test_shares_of_a_mixture_lie_between_none_and_what_is_told() -> None:
+    shares = mixing_shares(tiny_recipe(mixup=0.4), generator(), ALONE.part(4000))
+    assert 0 <= shares.min() < 0.01
+    assert 0.39 < shares.max() < 0.4
+    assert abs(float(shares.mean()) - 0.2) < 0.01
+
+
+def test_images_are_mixed_with_others_of_the_batch_and_never_with_themselves() -> None:
+    one = learner(mixup=1.0)
+    one._prepare(0)
+    assert set(one._rows.tolist()) == set(one._others.tolist())
+    assert not (one._rows == one._others).any()
+
+
+def test_a_teacher_that_is_sure_teaches_what_labels_teach(tmp_path: Path) -> None:
+    """A step with a teacher is a step with its answers as labels."""
+    teacher = tiny_run(tmp_path / "teacher")
+    one = learner(teacher=str(teacher.path), teacher_share=1.0)
+    one._prepare(0)
+    images, labels = one._batch()
+    with torch.no_grad():
+        torch.testing.assert_close(labels, teacher.model(images).softmax(1))
+
+
+def test_a_recipe_notes_the_teachers_weights_and_refuses_others(tmp_path: Path) -> None:
+    tiny_run(tmp_path / "teacher", steps=2)
+    recipe = tiny_recipe(teacher=str(tmp_path / "teacher"), steps=2)
+    run = train(recipe, tmp_path / "run", data=colours())
+    assert len(run.recipe.teacher_digest) == 64
+    tiny_run(tmp_path / "other", steps=2, seed=1)
+    other = replace(run.recipe, teacher=str(tmp_path / "other"))
+    with pytest.raises(ValueError, match="not those of the recipe's teacher"):
+        train(other, tmp_path / "again", data=colours())
+
+
+def test_a_teacher_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere is not a run directory"):
+        train(tiny_recipe(teacher=str(tmp_path / "nowhere")), tmp_path / "run", data=colours())
+
+
+# Holes.
+
+
+@pytest.mark.parametrize("side", [1, 4, 5])
+def test_a_hole_is_a_square_about_a_place_of_the_image(side: int) -> None:
+    recipe = tiny_recipe(cutout=side, flips=False)
+    cut = augment(torch.ones(2000, 2, 12, 9), recipe, generator())
+    for image in cut:
+        holes = image[0] == 0
+        assert torch.equal(image[0], image[1])
+        rows, columns = holes.any(1), holes.any(0)
+        assert torch.equal(holes, rows[:, None] & columns[None, :])  # a rectangle
+        assert 1 <= max(rows.sum(), columns.sum()) <= side + 1
+    sizes = (cut[:, 0] == 0).sum((1, 2)).float()
+    assert sizes.max() == side**2  # most lie inside
+    assert (cut[:, 0] == 0).any(0).all()  # every place is met
+
+
+def test_nothing_else_that_is_drawn_changes_with_a_hole() -> None:
+    images = torch.rand(6, 3, 8, 8, generator=generator(1))
+    plain = augment(images, tiny_recipe(), generator())
+    cut = augment(images, tiny_recipe(cutout=3), generator())
+    assert torch.equal(cut, plain * (cut != 0))
+
+
+# A part to choose by.
+
+
+def saved(count: int, folder: Path) -> Path:
+    save_as_npz(colours(count), folder / "colours.npz")
+    return folder / "colours.npz"
+
+
+def test_a_tenth_is_held_out_and_the_rest_is_kept(tmp_path: Path) -> None:
+    file = saved(57, tmp_path)
+    whole = load_data(f"npz:{file}", split="train")
+    held, kept = (load_data(f"npz:{file}", split=part) for part in ("held-out", "kept"))
+    assert (len(held), len(kept)) == (5, 52)
+    parts = torch.cat((held.images, kept.images)).flatten(1)
+    both = sorted(map(tuple, parts.tolist()))
+    assert both == sorted(map(tuple, whole.images.flatten(1).tolist()))
+    again = load_data(f"npz:{file}", split="held-out", limit=3)
+    assert torch.equal(again.images, held.images[:3])
+
+
+def test_a_run_that_holds_out_a_part_never_sees_it(tmp_path: Path) -> None:
+    file = saved(57, tmp_path)
+    recipe = tiny_recipe(data=f"npz:{file}", held_out=True, steps=2)
+    kept = load_data(recipe.data, split="kept")
+    run = train(recipe, tmp_path / "run")
+    assert RunDirectory.open(run.path).data_digest == kept.digest()
+    assert recipe.load_data("test").digest() == load_data(recipe.data).digest()
+
+
+def test_too_few_images_have_no_tenth(tmp_path: Path) -> None:
+    file = saved(9, tmp_path)
+    with pytest.raises(ValueError, match="9 training images have no tenth"):
+        load_data(f"npz:{file}", split="held-out")
