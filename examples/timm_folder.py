@@ -3,34 +3,30 @@
     pip install -c constraints.txt '.[timm]'
     python examples/timm_folder.py imagenet/val --model resnet18
 
-The folder has a sub-folder for each class, named by its WordNet id as in ImageNet (all 1000 or some
-of them), or one for each class of the network in its order. Images are resized and cropped as the
-network was made for. Translations go up to a tenth of the image, rotations up to 30 degrees. Prints
-how many images and classes there are, then one line with the accuracy on the images as they are,
-and one with what each attack leaves of it.
+The folder has a sub-folder for each class, of all of ImageNet's or of some, named by its WordNet id
+or a word for it. Images are resized and cropped as the network was made for. Translations go up to
+a tenth of the image, rotations up to 30 degrees. Prints how many images and classes there are, then
+one line with the accuracy on the images as they are, and one with what each attack leaves of it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 import tyro
-from timm.data import ImageNetInfo, resolve_model_data_config
-from torch import Tensor
 from tyro.conf import Positional
 
-from upright import Normalised, evaluate
-from upright.data import LabelledImages, load_data
-from upright.sources.timm_models import load_timm
+from upright import evaluate
+from upright.data import ClassNames, load_data
+from upright.sources import load_pretrained
 
 
 def main(
     folder: Positional[Path],
     *,
     model: str = "resnet18",
-    pretrained: bool = True,
+    weights: Path | None = None,
     limit: int = 100,
     attacks: tuple[str, ...] = ("wo-10", "grid-5x5x7"),
 ) -> None:
@@ -39,41 +35,29 @@ def main(
     Args:
         folder: one sub-folder for each class.
         model: a name of timm.
-        pretrained: load the weights, which are fetched once.
+        weights: a file of them; without, the published ones, which are fetched once.
         limit: the first so many images, from each class in turn.
         attacks: what to measure with.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network = cast(Normalised, load_timm(model, device=device, pretrained=pretrained))
-    inside = cast(Any, network.network)
-    settings = resolve_model_data_config(inside)
-    size = settings["input_size"][-1]
-    resize = round(size / settings["crop_pct"])
-    data = load_data(f"folder:{folder}", resize=resize, center_crop=size, limit=limit)
+    name = f"timm:{model}" if weights is None else f"timm:{model}@{weights}"
+    found = load_pretrained(name, device=device)
+    usual = found.preprocess
+    data = load_data(
+        f"folder:{folder}", resize=usual.resize, center_crop=usual.center_crop, limit=limit
+    )
     result = evaluate(
-        network,
-        (data.images, labels_in_network(data, inside.num_classes)),
+        found.model(device=device),
+        ClassNames(found.classes).label(data),
         attacks=attacks,
         space="shift(10%) rotate(30)",
         only_accuracy=True,
+        device=device,
     )
     print(f"{model} on {len(data)} images of {len(data.classes)} classes")
     print(f"natural     {result.natural_accuracy:.1%}")
-    for name, found in result.attacks.items():
-        print(f"{name:11} {found.accuracy:.1%}")
-
-
-def labels_in_network(data: LabelledImages, classes: int) -> Tensor:
-    """Give each image the number that its class has in the network."""
-    numbers = {name: number for number, name in enumerate(ImageNetInfo().label_names())}
-    if classes == len(numbers) and set(data.classes) <= set(numbers):
-        return torch.tensor([numbers[name] for name in data.classes])[data.labels]
-    if len(data.classes) != classes:
-        raise ValueError(
-            f"the folder has {len(data.classes)} classes and the network {classes}; name the "
-            "sub-folders by WordNet id, such as n01440764, or make one for each class"
-        )
-    return data.labels
+    for attack, under in result.attacks.items():
+        print(f"{attack:11} {under.accuracy:.1%}")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from unittest import mock
 import torch
 from guard import Target
 
-from upright import cli
+from upright import Preprocess, cli
 from upright.attacks import parse_attack
 from upright.cli import options as cli_options
-from upright.data import load_data
+from upright.data import LabelledImages, load_data, read_classes
 from upright.models import build_network
 from upright.objective import Objective, known_objective, name_penalty
 from upright.objective.notation import REGULARIZERS
@@ -55,6 +55,20 @@ def _model(data: bytes, folder: Path) -> None:
     """Names that nobody's code answers to: what a user's own code does is the user's choice."""
     with contextlib.chdir(folder):
         load_model(f"no_such_package.{_text(data)}")
+
+
+def _preprocess(data: bytes, folder: Path) -> None:
+    with contextlib.chdir(folder):
+        told = Preprocess.of(_text(data))
+    assert Preprocess.of(told.told) == told, "not what was told"
+    told.around(torch.nn.Flatten())
+
+
+def _classes(data: bytes, folder: Path) -> None:
+    (folder / "names").write_bytes(data)
+    names = read_classes(folder / "names")
+    assert len(names.shown) == len(names) >= 1
+    names.unknown(LabelledImages(torch.zeros(1, 1, 1, 1).byte(), torch.zeros(1).long(), ("cat",)))
 
 
 def _data(data: bytes, folder: Path) -> None:
@@ -98,7 +112,7 @@ def _environment(data: bytes, folder: Path) -> None:
 def _arguments(data: bytes, folder: Path) -> None:
     """All of the command line but for the work itself, which may take as long as it is told to."""
     stub = mock.Mock(side_effect=ValueError("no work is done here"))
-    names = ("cli.train.train_together", "measure.measured.load_model", "cli.data.fetch_set")
+    names = ("cli.train.train_together", "measure.measured.load_pretrained", "cli.data.fetch_set")
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(mock.patch.dict(os.environ, UPRIGHT_DATA=str(folder)))
@@ -157,6 +171,21 @@ TARGETS = (
         "model",
         _model,
         _lines("x:make", "x.py:make", "m.onnx", "m.pt", "m.pt2", "timm:x", *_PATHS),
+    ),
+    Target(
+        "preprocess",
+        _preprocess,
+        _lines('{"mean": [0.5], "std": 0.5, "offset": 1}', '{"layout": "channels-last"}',
+               '{"image_mean": [0.5], "image_std": [0.5], "size": {"shortest_edge": 224}}',
+               '{"image_processor": {"do_normalize": false, "rescale_factor": 0}}',
+               '{"mean": [0], "std": [1], "input_size": [3, 224, 224], "crop_pct": 0.9}',
+               '{"pretrained_cfg": {"input_size": 3}}', "imagenet", "{}", "[", *_PATHS),
+    ),
+    Target(
+        "classes",
+        _classes,
+        _lines("cat\ndog", "cat, Felis\n\ndog", '["cat", ["n01440764", "tench"]]',
+               '{"0": "cat", "1": "dog"}', '{"id2label": {"0": "cat"}}', '{"x": 1}', "[[]]", "["),
     ),
     Target(
         "data",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from rigid_spaces import rigid_box
 from upright import Evaluation, GridSearch, SuspiciousInput, evaluate
-from upright.checks import warn_if_classes_differ
 
 IMAGES = torch.rand(6, 3, 5, 5, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -218,19 +216,3 @@ class TestData:
     def test_a_batch_with_fewer_labels_than_images(self) -> None:
         with pytest.raises(ValueError, match="a batch has 6 images, but 5 labels"):
             measure(data=[(IMAGES, LABELS[:5])])
-
-
-class TestClasses:
-    def test_numbers_may_be_some_of_the_classes_of_a_model(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warn_if_classes_differ(1000, [str(number) for number in range(991)])
-            warn_if_classes_differ(3, ["cat", "dog", "fox"])
-
-    @pytest.mark.parametrize(
-        ("outputs", "classes"), [(1000, ["cat", "dog"]), (2, ["0", "1", "2"]), (3, ["1", "2"])]
-    )
-    def test_other_classes_are_told(self, outputs: int, classes: list[str]) -> None:
-        expected = f"has {outputs} outputs, but the data have {len(classes)} classes"
-        with pytest.warns(SuspiciousInput, match=expected):
-            warn_if_classes_differ(outputs, classes)

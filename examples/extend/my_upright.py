@@ -13,6 +13,7 @@ import blurnet  # noqa: F401
 import corners  # noqa: F401
 import cosine  # noqa: F401
 import hill_climb  # noqa: F401
+import linear  # noqa: F401
 import squeeze  # noqa: F401
 import vignette  # noqa: F401
 

@@ -20,6 +20,7 @@ from upright.normalised import Normalised
 from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
 from upright.penalties import KL, L2, Penalty
 from upright.pose import Pose
+from upright.sources import Preprocess, load_model
 from upright.space import PAPER, Space
 from upright.tta import tta
 from upright.warp import warp, warp_all
@@ -39,6 +40,7 @@ __all__ = [
     "Objective",
     "Penalty",
     "Pose",
+    "Preprocess",
     "RandomSearch",
     "RefiningClimb",
     "RefiningSearch",
@@ -50,6 +52,7 @@ __all__ = [
     "WorstCase",
     "__version__",
     "evaluate",
+    "load_model",
     "name_penalty",
     "parse_attack",
     "tta",

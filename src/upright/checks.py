@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ __all__ = [
     "check_top",
     "explain_channels",
     "warn_if_below_a_pixel",
-    "warn_if_classes_differ",
     "warn_if_no_probabilities",
     "warn_if_normalised",
     "warn_if_one_class",
@@ -217,7 +216,10 @@ def warn_if_probabilities(logits: Tensor) -> None:
     """Warn where outputs look like softmax outputs: the cross-entropy would apply it again."""
     rows = logits.detach().float()
     if logits.shape[1] > 1 and rows.min() >= 0 and (rows.sum(1) - 1).abs().max() < 1e-3:
-        _warn("the model's outputs look like probabilities; return logits, before the softmax")
+        _warn(
+            "the model's outputs look like probabilities; return logits, before the softmax, or "
+            "tell it: --probabilities, in Python Preprocess(probabilities=True).around(model)"
+        )
 
 
 def warn_if_training(model: object) -> None:
@@ -226,20 +228,6 @@ def warn_if_training(model: object) -> None:
         _warn(
             "the model, or a part of it, is in training mode: dropout is on, batch norm depends "
             "on the batch and learns from the test data; call model.eval() first"
-        )
-
-
-def warn_if_classes_differ(outputs: int, classes: Sequence[str]) -> None:
-    """Warn where a model has been trained for other classes than the data have.
-
-    Classes that are called by their numbers may be some of more: the largest label is no count.
-    """
-    some_of_more = outputs > len(classes) and [*classes] == [str(n) for n in range(len(classes))]
-    if outputs != len(classes) and not some_of_more:
-        _warn(
-            f"the model has {outputs} outputs, but the data have {len(classes)} classes: its "
-            "outputs mean something else than the labels; give data with the classes of the model, "
-            "in order"
         )
 
 

@@ -32,8 +32,8 @@ class Normalised(nn.Module):
 
     Args:
         network: from normalised images to logits.
-        mean: of each channel, on the scale of images in [0, 1].
-        std: of each channel.
+        mean: of each channel, or one for all of them, on the scale of images in [0, 1].
+        std: likewise.
     """
 
     mean: Tensor
@@ -64,7 +64,7 @@ class Normalised(nn.Module):
     def _for(self, images: Tensor) -> tuple[Tensor, Tensor]:
         # Else a mean of three would make three channels of one, and one of uint8 would be 0.
         check_float_images(images)
-        if images.shape[1] != (channels := self.mean.shape[1]):
+        if (channels := self.mean.shape[1]) not in (1, images.shape[1]):
             raise ValueError(
                 f"mean and std are of {channels} channels, but the images have {images.shape[1]}; "
                 "give those of these images, one number for each channel"

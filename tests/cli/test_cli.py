@@ -365,13 +365,13 @@ class TestEvaluate:
         )
         opset = [helper.make_opsetid("", 17)]
         onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), "net.onnx")
-        options = ("--attack", "grid-3x3x5")
+        options = ("--attack", "grid-3x3x5", "--mean", "0", "--std", "1")
         onnx_result = scene.result(*options, model="net.onnx")
         assert (
             onnx_result["attacks"]["grid-3x3x5"]["accuracy"]
             == (scene.result(*options)["attacks"]["grid-3x3x5"]["accuracy"])
         )
-        code, _, err = scene.evaluate("--attack", "s-pgd", model="net.onnx")
+        code, _, err = scene.evaluate(*options[2:], "--attack", "s-pgd", model="net.onnx")
         assert code == 2
         assert err.startswith("upright: error: s-pgd needs the gradient of the model")
 
@@ -382,7 +382,7 @@ class TestEvaluate:
             load_model("models.py:make"), (example,), dynamic_shapes=shapes
         )
         torch.export.save(program, "net.pt2")
-        options = ("--attack", "s-pgd", "--attack", "wo-2", "--details")
+        options = ("--attack", "s-pgd", "--attack", "wo-2", "--details", "--mean=0", "--std=1")
         exported, direct = scene.result(*options, model="net.pt2"), scene.result(*options)
         for name in ("s-pgd", "wo-2"):
             found, expected = (each["details"]["attacks"][name] for each in (exported, direct))

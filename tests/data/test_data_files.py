@@ -384,6 +384,23 @@ def test_folders_without_classes_or_images_are_named(tmp_path: Path) -> None:
     assert read_folder(tmp_path / "val").classes == ("cat",)
 
 
+def test_empty_folders_are_classes_without_images(tmp_path: Path) -> None:
+    fill(tmp_path, ant=1, cat=2)
+    (tmp_path / "bee" / ".git").mkdir(parents=True)
+    data = read_folder(tmp_path)
+    assert (data.classes, data.labels.tolist()) == (("ant", "bee", "cat"), [0, 2, 2])
+
+
+def test_folders_that_hold_something_else_or_nothing_at_all_are_told(tmp_path: Path) -> None:
+    (tmp_path / "ant").mkdir()
+    with pytest.raises(ValueError, match="no images in its sub-folders; put those of each class"):
+        read_folder(tmp_path)
+    fill(tmp_path, cat=1)
+    (tmp_path / "ant" / "picture.heic").touch()
+    with pytest.raises(ValueError, match=r"ant: no images .*add some or remove it"):
+        read_folder(tmp_path)
+
+
 @pytest.mark.parametrize("option", ["resize", "center_crop", "limit"])
 def test_sizes_and_limits_below_one_are_refused(tmp_path: Path, option: str) -> None:
     with pytest.raises(ValueError, match=f"{option} is 0: give at least 1"):

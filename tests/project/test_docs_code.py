@@ -27,6 +27,7 @@ from upright.data.registry import DATA_SETS
 from upright.families import FAMILIES
 from upright.models import NETWORKS, build_network, network_forms
 from upright.objective.notation import REGULARIZERS
+from upright.sources.registry import SOURCES
 from upright.train import Recipe
 
 EXTEND = ROOT / "examples" / "extend"
@@ -40,6 +41,7 @@ def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     monkeypatch.setattr(DATA_SETS, "_entries", dict(DATA_SETS._entries))
     monkeypatch.setattr(REGULARIZERS, "_entries", dict(REGULARIZERS._entries))
+    monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))
     monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
     monkeypatch.syspath_prepend(str(EXTEND))
     monkeypatch.chdir(tmp_path)

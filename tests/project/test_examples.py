@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import runpy
 from collections.abc import Callable
@@ -13,6 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+from other_libraries import need
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 ACCURACIES = re.compile(r"(before|after): natural (\d+\.\d)%, wo-2 (\d+\.\d)%")
@@ -22,15 +23,6 @@ IN_AN_EPOCH = re.compile(r"epoch (\d): natural (\d+\.\d)%, wo-\d+ (\d+\.\d)%")
 def main_of(file: str) -> Callable[..., None]:
     main: Callable[..., None] = runpy.run_path(str(EXAMPLES / file))["main"]
     return main
-
-
-def need(library: str) -> None:
-    """Skip a test where a library is missing, or is there but broken."""
-    try:
-        importlib.import_module(library)
-    # timm beside a torchvision for another PyTorch raises RuntimeError.
-    except Exception as error:
-        pytest.skip(f"{library} cannot be imported: {error}")
 
 
 @pytest.fixture(autouse=True)
@@ -86,13 +78,16 @@ def test_huggingface_loop(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_timm_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    need("timm")
+    timm = need("timm")
     pixels = np.random.default_rng(0).integers(0, 256, (2, 40, 50, 3), dtype=np.uint8)
     for name, image in zip(("n01440764", "n01443537"), pixels, strict=True):
         (tmp_path / name).mkdir()
         Image.fromarray(image).save(tmp_path / name / "one.png")
     main = main_of("timm_folder.py")
-    main(tmp_path, model="test_resnet", pretrained=False, attacks=("wo-2", "grid-1x1x3"))
+    network = timm.create_model("test_resnet", pretrained=False)
+    weights = tmp_path.with_suffix(".pth")
+    torch.save(network.state_dict(), weights)
+    main(tmp_path, model="test_resnet", weights=weights, attacks=("wo-2", "grid-1x1x3"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "test_resnet on 2 images of 2 classes"
     assert [line.split()[0] for line in lines[1:]] == ["natural", "wo-2", "grid-1x1x3"]

@@ -8,7 +8,6 @@ import sys
 import warnings
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -18,10 +17,9 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from upright import evaluate
-from upright.sources import load_model, model_names, model_source
+from upright.sources import load_model, load_pretrained, model_names, model_source
 from upright.sources.registry import SOURCES
 from upright.sources.sized import Sized
-from upright.sources.timm_models import load_timm
 
 CPU = torch.device("cpu")
 WEIGHTS = np.random.default_rng(0).normal(size=(3 * 4 * 5, 3)).astype(np.float32)
@@ -234,6 +232,36 @@ class TestOnnx:
         with pytest.raises(ValueError, match=r"images of 3 x 4 x 5 .* but these are 3 x 5 x 5"):
             model(torch.zeros(1, 3, 5, 5))
 
+    @pytest.mark.parametrize(
+        ("shape", "last"),
+        [
+            ((8, 6, 3), True),
+            ((8, 8, 1), True),
+            (("h", "w", 3), True),
+            ((3, 8, 6), False),
+            ((3, 8, 3), False),
+            ((3, "h", "w"), False),
+            (("c", "h", "w"), False),
+        ],
+    )
+    def test_channels_last_are_seen_by_the_shape(self, tmp_path, shape, last):
+        node = helper.make_node("Flatten", ["x"], ["y"])
+        ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape])]
+        ends.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+        graph = helper.make_graph([node], "flat", ends[:1], ends[1:])
+        opset = [helper.make_opsetid("", 17)]
+        onnx.save(
+            helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "model.onnx"
+        )
+        found = load_pretrained(str(tmp_path / "model.onnx"))
+        assert found.preprocess.layout == ("channels-last" if last else None)
+        assert found.preprocess.center_crop == (8 if shape[:2] == (8, 8) else None)
+        *height, channels = shape if last else (*shape[1:], shape[0])
+        sizes = [7 if isinstance(size, str) else size for size in (channels, *height)]
+        images = torch.rand(2, *sizes)
+        expected = np.moveaxis(images.numpy(), 1, 3) if last else images.numpy()
+        assert np.array_equal(found.model()(images).numpy(), expected.reshape(2, -1))
+
     def test_damaged_and_missing_files(self, tmp_path):
         (tmp_path / "bad.onnx").write_bytes(b"no graph")
         with pytest.raises(ValueError, match=r"bad\.onnx cannot be read as an ONNX model"):
@@ -350,49 +378,3 @@ def test_sized_fills_up_to_the_least_batch_and_splits_at_the_most():
     answer = Sized(model, 2, 3, (None, 2, 2))(images)
     assert sizes == [3, 3, 2]
     assert torch.equal(answer, images.flatten(1))
-
-
-class TestTimm:
-    @pytest.fixture
-    def fake(self, monkeypatch):
-        def create_model(name, *, pretrained):
-            if name == "unreachable":
-                raise OSError("no route\nto host")
-            network = nn.Flatten()
-            network.pretrained_cfg = {"mean": (0.5, 0.25, 0.0), "std": (0.5, 0.25, 2.0)}
-            assert pretrained
-            return network
-
-        known = ["resnet18", "resnet34", "unreachable"]
-        fake = SimpleNamespace(
-            is_model=known.__contains__, list_models=lambda: known, create_model=create_model
-        )
-        monkeypatch.setitem(sys.modules, "timm", fake)
-
-    @pytest.mark.usefixtures("fake")
-    def test_images_are_normalised_as_the_network_wants_it(self):
-        model = load_model("timm:resnet18")
-        answer = model(torch.tensor([1.0, 0.0, 1.0]).view(1, 3, 1, 1))
-        assert answer.tolist() == [[1.0, -1.0, 0.5]]
-        assert not model.training
-
-    @pytest.mark.usefixtures("fake")
-    def test_mistakes_are_explained(self):
-        with pytest.raises(ValueError, match="no model 'resnet19'; similar names are resnet18"):
-            load_model("timm:resnet19")
-        with pytest.raises(ValueError, match=r"no model ''; timm\.list_models\(\) gives all"):
-            load_model("timm:")
-        with pytest.raises(ValueError, match="could not load unreachable: no route to host"):
-            load_model("timm:unreachable")
-
-    def test_without_timm_it_names_the_extra(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "timm", None)
-        with pytest.raises(ValueError, match=r"timm:resnet18 needs timm, .* the extra 'timm'"):
-            load_model("timm:resnet18")
-
-    def test_with_the_library_itself(self):
-        pytest.importorskip("torchvision", reason="timm imports torchvision, which is not here")
-        pytest.importorskip("timm", reason="timm is not installed: it comes with upright[timm]")
-        model = load_timm("test_resnet", device=CPU, pretrained=False)
-        assert model(torch.rand(2, 3, 64, 64)).shape == (2, 1000)
-        assert not model.training

@@ -14,7 +14,7 @@ from typing import Annotated, TextIO
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from upright.checks import check_at_least_1, warn_if_classes_differ
+from upright.checks import check_at_least_1
 from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import (
     STDOUT,
@@ -22,6 +22,7 @@ from upright.cli.options import (
     data_help,
     model_help,
     parse_device,
+    parse_preprocess,
     parse_space,
     run_families,
     writable,
@@ -29,7 +30,7 @@ from upright.cli.options import (
 from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
-from upright.data import AnySplit
+from upright.data import AnySplit, read_classes
 from upright.data.registry import can_resize
 from upright.evaluation import Precision, Question
 from upright.files import write_whole
@@ -42,6 +43,7 @@ from upright.measure import (
     is_run,
     load,
     measure,
+    notes,
     save_answers,
 )
 from upright.origin import commit
@@ -50,6 +52,7 @@ from upright.record_files import append
 from upright.report.exhibition import Shown
 from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
+from upright.sources.preprocess import Layout
 from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]
@@ -61,6 +64,7 @@ _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")]
 _Text = Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")]
 _Limit = Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")]
 _Degrees = Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")]
+_Numbers = Annotated[str | None, arg(metavar="NUMBERS", help_behavior_hint="")]
 _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 
@@ -123,6 +127,24 @@ class Evaluate:
     images are brought to the size that a run of `upright train` was told."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
+    preprocess: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """How the model takes images: a preprocessor_config.json of Hugging Face, a data configuration
+    of timm, or JSON text with mean, std, layout, offset, probabilities, resize, center_crop; or
+    imagenet, or inception, for their mean and std. Without, as the model's source says."""
+    mean: _Numbers = None
+    """What the model wants subtracted from images in [0, 1], as in 0.485,0.456,0.406, or one number
+    for all channels; this and the next go before --preprocess."""
+    std: _Numbers = None
+    """What it wants them divided by then."""
+    layout: Annotated[Layout | None, arg(help_behavior_hint="")] = None
+    """Whether it takes N x C x H x W or N x H x W x C; the shape of an ONNX file tells, too."""
+    offset: _Number = None
+    """Leave out the first N outputs: 1 of 1001 that begin with a background class."""
+    probabilities: bool = False
+    """The model answers after the softmax: take the logarithm. Accuracies do not change by it."""
+    classes: _File = None
+    """The names of the model's outputs, one a line or as JSON (id2label): folders are matched by
+    name. Without, as the model's source says; of 1000 outputs ImageNet's WordNet ids and names."""
     details: bool = False
     """Find the worst pose of each image and the class that is seen there, and of a grid the
     smallest pose that fools it; write them to the JSON file; show a table of the classes, too.
@@ -166,13 +188,30 @@ class Evaluate:
         """Do the work; give what was found, in the process that speaks, and the images to keep."""
         run_families(self.families)
         question, device = self._question(), parse_device(self.device)
+        told = parse_preprocess(
+            self.preprocess,
+            mean=self.mean,
+            std=self.std,
+            layout=self.layout,
+            offset=self.offset,
+            probabilities=self.probabilities or None,
+        )
         self._check(question)
         kept = self.record is not None or self.save is not None
         with one_voice(device, patience=timedelta(days=7)) as ranks:
             loaded = load(
-                self.model, self.data, question, device=device, recorded=kept, called=self.name
+                self.model,
+                self.data,
+                question,
+                device=device,
+                recorded=kept,
+                called=self.name,
+                preprocess=told,
+                classes=None if self.classes is None else read_classes(self.classes),
             )
             shown = self._shown(loaded)
+            for note in notes(self.model, loaded):
+                say(note)
             for doubt in doubts(self.model, self._trained, loaded):
                 say(f"warning: {doubt}")
             found = measure(
@@ -210,7 +249,6 @@ class Evaluate:
         if self.details:
             show_poses(evaluation, console=console)
             show_classes(evaluation, data.classes, console=console)
-        warn_if_classes_differ(evaluation.classes, data.classes)
 
     def _as_json(self, found: Measured) -> str:
         question = found.loaded.question

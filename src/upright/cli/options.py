@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from upright.factories import run_file
 from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
 from upright.models import NETWORKS, network_forms
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.sources.registry import SOURCES
 from upright.space import Space
 
@@ -32,6 +34,7 @@ __all__ = [
     "model_help",
     "network_help",
     "parse_device",
+    "parse_preprocess",
     "parse_seeds",
     "parse_space",
     "run_families",
@@ -108,6 +111,31 @@ def run_families(files: Iterable[Path]) -> None:
 def _families_in(file: str) -> None:
     """Run a file once: to run it again would make its families others."""
     run_file(file)
+
+
+def parse_preprocess(
+    told: str | None, *, mean: str | None = None, std: str | None = None, **words: Any
+) -> Preprocess:
+    """Join a configuration, a file or a text, with what single options say, which go first.
+
+    ``words`` are other fields of a ``Preprocess``; None is not told.
+    """
+    base = AS_IT_IS if told is None else Preprocess.of(told)
+    numbers = {"mean": _numbers("--mean", mean), "std": _numbers("--std", std)}
+    said = {name: value for name, value in (numbers | words).items() if value is not None}
+    return Preprocess(**base.told | said)
+
+
+def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        raise ValueError(
+            f"{option} {text!r} is not understood; write a number for each channel, as in "
+            "0.485,0.456,0.406, or one for all"
+        ) from None
 
 
 def parse_device(name: str | None) -> torch.device:
@@ -191,8 +219,8 @@ def model_help() -> str:
     """Say in help how models are named."""
     return (
         f"The classifier:\n{SOURCES.listing()}\n"
-        "It takes images in [0, 1] and gives logits. Files of models are programs, those of ONNX, "
-        "too: give only those that you trust."
+        "It takes images in [0, 1] and gives logits, or --preprocess says what it takes and gives. "
+        "Files of models are programs, those of ONNX, too: give only those that you trust."
     )
 
 

@@ -7,6 +7,7 @@ module here is imported below, so that nothing else needs to know of it.
 import pkgutil
 from importlib import import_module
 
+from upright.data.class_names import ClassNames, imagenet_classes, read_classes
 from upright.data.images import LabelledImages
 from upright.data.registry import (
     AnySplit,
@@ -20,13 +21,16 @@ from upright.data.registry import (
 
 __all__ = [
     "AnySplit",
+    "ClassNames",
     "LabelledImages",
     "Request",
     "Split",
     "data_names",
     "data_set",
     "has_parts",
+    "imagenet_classes",
     "load_data",
+    "read_classes",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

@@ -4,9 +4,9 @@ A folder whose sub-folders are `train` and `test` (or `val`), each with a sub-fo
 has these two parts, and the classes are those of both. Any other folder is one part, whichever is
 asked for.
 
-The sorted names of the sub-folders are the classes. Images are turned upright as their EXIF
-orientation says, and converted to RGB. They come one from each class in turn, so that the first n
-are spread over the classes.
+The sorted names of the sub-folders are the classes, also of those that are empty. Images are turned
+upright as their EXIF orientation says, and converted to RGB. They come one from each class in turn,
+so that the first n are spread over the classes.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ def read_folder(
     folders = [parts[split] / name for name in classes]
     files = [_image_files(folder) if folder.is_dir() else [] for folder in folders]
     entries = _in_turn(files)[:limit]
+    if not entries:
+        raise ValueError(
+            f"{parts[split]}: no images in its sub-folders; put those of each class into one"
+        )
     labels = torch.tensor([entry.label for entry in entries])
     images = _read_all([entry.path for entry in entries], resize, center_crop)
     return LabelledImages(images, labels, tuple(classes))
@@ -128,7 +132,8 @@ def _images_in(folder: Path) -> list[Path]:
 
 def _image_files(folder: Path) -> list[Path]:
     files = _images_in(folder)
-    if not files:
+    # One that holds something else was probably not meant as a class.
+    if not files and any(item.name[0] != "." for item in folder.iterdir()):
         raise ValueError(
             f"{folder}: no images ({' '.join(_SUFFIXES)}); add some or remove it, or, if it is not"
             " a class but holds the classes, read it instead"

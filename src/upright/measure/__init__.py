@@ -1,6 +1,6 @@
 """Measuring: a model by name is loaded, evaluated and recorded here, and nowhere else."""
 
-from upright.measure.doubts import doubts
+from upright.measure.doubts import doubts, notes
 from upright.measure.guest import Guest
 from upright.measure.measured import (
     Loaded,
@@ -35,6 +35,7 @@ __all__ = [
     "measure",
     "measure_oracle",
     "measure_run",
+    "notes",
     "question_of_run",
     "record_of",
     "save_answers",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from torch import nn
+
 from upright.data import LabelledImages, has_parts
+from upright.identity import FromFile
 from upright.measure.measured import Loaded
 from upright.sources import Trained
 
-__all__ = ["doubts"]
+__all__ = ["doubts", "notes"]
+
+_IMAGENET = 1000
 
 
 def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]:
@@ -23,6 +28,7 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
     split = loaded.question.split
     if split != "test" and not has_parts(data_name):
         yield f"{data_name} has no parts: --split {split} reads images of the test"
+    yield from _of_outputs(loaded)
     if trained is None:
         return
     if split == "test" and _is_seen(trained, data_name, data):
@@ -42,6 +48,33 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
         yield (
             f"the LocNet learned from {trained.locnet_fill} fill and has never seen "
             f"{fill}: the paper's attack would have --fill {trained.locnet_fill}"
+        )
+
+
+def notes(model: str, loaded: Loaded) -> Iterator[str]:
+    """Say what was taken for granted, one line each."""
+    parts = loaded.model.modules() if isinstance(loaded.model, nn.Module) else ()
+    if loaded.preprocess.mean is None and any(isinstance(part, FromFile) for part in parts):
+        yield (
+            f"{model} is shown images in [0, 1]; if it was trained on others, give --mean and "
+            "--std, or --preprocess imagenet (--mean 0 --std 1 says that these are right)"
+        )
+
+
+def _of_outputs(loaded: Loaded) -> Iterator[str]:
+    """What the number of outputs says; named classes were looked at when they were matched."""
+    outputs, classes = loaded.outputs, len(loaded.data.classes)
+    if outputs is None or outputs == classes:
+        return
+    if outputs == _IMAGENET + 1 and not loaded.preprocess.offset:
+        yield (
+            f"the model has {outputs} outputs: if the first is a background class, as of models "
+            "from TensorFlow, give --offset 1"
+        )
+    elif outputs < classes:
+        yield (
+            f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "
+            "mean something else than the labels; give data with the classes of the model"
         )
 
 

@@ -12,19 +12,22 @@ import torch
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
-from upright.data import AnySplit, LabelledImages, load_data
+from upright.data import AnySplit, ClassNames, LabelledImages, load_data
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Recognised
+from upright.data.registry import can_resize
 from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.evaluation.composed import each_network
+from upright.measure.classes import count_outputs, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
 from upright.models import in_half_precision
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
-from upright.sources import load_model
+from upright.sources import load_pretrained, trained_as
+from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.train import Plan
 
 __all__ = [
@@ -53,6 +56,10 @@ class Loaded:
     question: Question
     """What the evaluation is asked."""
     device: torch.device
+    preprocess: Preprocess = AS_IT_IS
+    """What is done around the network, by its source and as was told."""
+    outputs: int | None = None
+    """How many classes the model has; None where it has not been asked yet."""
 
 
 def load(
@@ -63,8 +70,13 @@ def load(
     device: torch.device,
     recorded: bool = True,
     called: str | None = None,
+    preprocess: Preprocess = AS_IT_IS,
+    classes: ClassNames | None = None,
 ) -> Loaded:
     """Load a model by name, and the images that a question asks for of data by name.
+
+    Images that come in any size are brought to the one that the model is usually shown, unless the
+    question has one. Names of classes decide which output is which, see ``in_model_order``.
 
     Args:
         model: one of ``sources.model_names()``, filled in.
@@ -73,18 +85,46 @@ def load(
         device: where to evaluate.
         recorded: whether a record is wanted, for which a run must be finished.
         called: what tables call a model that was not trained here; without, its name.
+        preprocess: what is told of how the model takes images and answers.
+        classes: the names of the model's outputs; without, those that its source knows.
     """
+    if preprocess.as_json() and trained_as(model) is not None:
+        raise ValueError(
+            f"{model} was trained here, and has its preprocessing inside; leave out what is told"
+        )
     run = FinishedRun.of_model(model) if recorded else None
-    network = load_model(model, device=device)
-    guest = Guest.of(network, model, name=called) if recorded and run is None else None
+    found = load_pretrained(model, device=device)
+    whole = found.preprocess | preprocess
+    network = found.model(preprocess, device=device)
+    guest = None
+    if recorded and run is None:
+        as_given = found.model(device=device) if preprocess.as_json() else network
+        guest = Guest.of(as_given, model, name=called, told=preprocess)
+    question = _in_usual_size(question, data, whole)
+    images = load_images(question, data)
+    outputs = count_outputs(network, images, question, device)
+    names = classes or (ClassNames(found.classes) if found.classes else None)
     return Loaded(
         model=network,
         subject=run or guest,
-        data=load_images(question, data),
+        data=in_model_order(images, names, outputs, told=classes is not None),
         data_name=data,
         question=question,
         device=device,
+        preprocess=whole,
+        outputs=outputs,
     )
+
+
+def _in_usual_size(question: Question, data: str, preprocess: Preprocess) -> Question:
+    """Ask for images of the size that the model is usually shown, where none is asked for.
+
+    Of a view, that is what is seen: around it images are as large as they were resized to.
+    """
+    if (question.resize, question.center_crop) != (None, None) or not can_resize(data):
+        return question
+    crop = preprocess.center_crop if question.view is None else preprocess.resize
+    return replace(question, resize=preprocess.resize, center_crop=crop)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,15 +7,20 @@ module here is imported below, so nothing else needs to know of it.
 import pkgutil
 from importlib import import_module
 
-from upright.sources.registry import load_model, model_names, model_source
+from upright.sources.preprocess import Preprocess
+from upright.sources.pretrained import Pretrained
+from upright.sources.registry import load_model, load_pretrained, model_names, model_source
 from upright.sources.trained import Trained, trained_as
 from upright.train.two_stage import StnPlus, load_locator
 
 __all__ = [
+    "Preprocess",
+    "Pretrained",
     "StnPlus",
     "Trained",
     "load_locator",
     "load_model",
+    "load_pretrained",
     "model_names",
     "model_source",
     "trained_as",

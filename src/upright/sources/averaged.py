@@ -6,11 +6,12 @@ The poses are drawn from the paper's space, with seed 0; ``upright.tta`` takes o
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import torch
 
-from upright.checks import Model
-from upright.sources.registry import load_model, model_source
+from upright.sources.pretrained import Pretrained
+from upright.sources.registry import load_pretrained, model_source
 from upright.tta import tta
 
 __all__ = ["AVERAGED", "load_averaged"]
@@ -25,7 +26,8 @@ AVERAGED = re.compile(r"tta-(\d+|grid-[^:]+):(.+)")
     prefix=True,
     about="logits averaged over 10 random poses of the paper's space, or over a grid",
 )
-def load_averaged(poses: str, name: str, *, device: torch.device) -> Model:
+def load_averaged(poses: str, name: str, *, device: torch.device) -> Pretrained:
     """Load a model that averages its logits over random poses, or over a grid of poses."""
     wanted = int(poses) if poses.isdecimal() else poses
-    return tta(load_model(name, device=device), wanted)
+    inside = load_pretrained(name, device=device)
+    return replace(inside, outside=lambda model: tta(inside.outside(model), wanted))

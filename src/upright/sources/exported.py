@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from upright.checks import Model
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
+from upright.sources.preprocess import Preprocess
+from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
 from upright.sources.sized import Sized
 
@@ -22,7 +23,7 @@ __all__ = ["load_exported"]
 
 
 @model_source("FILE.pt2", r"(.+\.pt2)", about="of torch.export")
-def load_exported(name: str, *, device: torch.device) -> Model:
+def load_exported(name: str, *, device: torch.device) -> Pretrained:
     """Load an exported program; one that was exported for a fixed batch size takes any."""
     path = need_file(name)
     program = move_to_device_pass(_read(path), device)
@@ -37,7 +38,8 @@ def load_exported(name: str, *, device: torch.device) -> Model:
     batch, *image = example.shape
     least, most = _bounds(program, batch)
     sized = Sized(model, least, most, tuple(_fixed(size) for size in image))
-    return FromFile(sized, file_digest(path))
+    usual = Preprocess(resize=sized.side, center_crop=sized.side)
+    return Pretrained(FromFile(sized, file_digest(path)), usual)
 
 
 def _read(path: Path) -> ExportedProgram:

@@ -13,15 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from upright.checks import Model
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
+from upright.sources.preprocess import Preprocess
+from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, need_library
 from upright.sources.sized import Sized
 
 __all__ = ["OnnxModel", "load_onnx"]
 
 _FLOAT = "tensor(float)"
+_CHANNELS = (1, 3)
 # How protobuf writes the pair of "location" and a name, up to the length of that, in 7 bits a byte.
 _LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])", re.DOTALL)
 
@@ -58,7 +60,7 @@ class OnnxModel:
 
 
 @model_source("FILE.onnx", r"(.+\.onnx)", about="run by onnxruntime")
-def load_onnx(name: str, *, device: torch.device) -> Model:
+def load_onnx(name: str, *, device: torch.device) -> Pretrained:
     """Load an ONNX model; one that was exported for a fixed batch size takes any.
 
     It is a program, which may take any memory and time: load only those that you trust.
@@ -68,12 +70,18 @@ def load_onnx(name: str, *, device: torch.device) -> Model:
     if len(model.shape) != 4:
         raise ValueError(
             f"{path} takes input of shape {model.shape}; export a model that takes images, "
-            "N x C x H x W"
+            "N x C x H x W or N x H x W x C"
         )
     # Sizes that may vary have a name, or none.
     batch, *image = (size if isinstance(size, int) else None for size in model.shape)
-    sized = Sized(model, batch or 1, batch, tuple(image))
-    return FromFile(sized, file_digest(path, *_weights_beside(path)))
+    last = image[2] in _CHANNELS and image[0] not in _CHANNELS
+    sized = Sized(model, batch or 1, batch, tuple(image), channels_last=last)
+    return Pretrained(
+        FromFile(sized, file_digest(path, *_weights_beside(path))),
+        Preprocess(
+            layout="channels-last" if last else None, resize=sized.side, center_crop=sized.side
+        ),
+    )
 
 
 def _weights_beside(path: Path) -> list[Path]:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from upright.checks import Model
 from upright.registry import Registry, UnknownNameError
+from upright.sources.preprocess import Preprocess
+from upright.sources.pretrained import Pretrained
 
 __all__ = [
     "SOURCES",
     "load_model",
+    "load_pretrained",
     "model_names",
     "model_source",
     "need_library",
     "unknown_model",
 ]
 
-Load = Callable[..., Model]
-
+Load = Callable[..., Model | Pretrained]
+Loading = TypeVar("Loading", bound=Load)
 
 SOURCES: Registry[Load] = Registry("model")
 """What loads models, by the kinds of their names."""
@@ -32,17 +35,23 @@ _WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors")
 
 def model_source(
     form: str, pattern: str, *, prefix: bool = False, fallback: bool = False, about: str = ""
-) -> Callable[[Load], Load]:
+) -> Callable[[Loading], Loading]:
     """Teach ``load_model`` a kind of name.
 
     Args:
         form: as people type it and as messages list it, such as ``timm:NAME``.
         pattern: matches the whole name; its groups go to the decorated function, with ``device``.
+            That gives a model from images in [0, 1] to logits, or a ``Pretrained``.
         prefix: ask this source before all others, since what follows may be like another's name.
         fallback: ask this source only for names that no other source knows.
         about: what help says of it.
     """
-    return SOURCES.register(form, pattern, about=about, precedence=prefix - fallback)
+
+    def register(load: Loading) -> Loading:
+        SOURCES.register(form, pattern, about=about, precedence=prefix - fallback)(load)
+        return load
+
+    return register
 
 
 def model_names() -> tuple[str, ...]:
@@ -50,21 +59,36 @@ def model_names() -> tuple[str, ...]:
     return tuple(SOURCES)
 
 
-def load_model(name: str, *, device: torch.device | str = "cpu") -> Model:
-    """Load a model, ready to be evaluated: on its device, and in evaluation mode.
+def load_model(
+    name: str,
+    *,
+    device: torch.device | str = "cpu",
+    preprocess: Preprocess | str | Mapping[str, Any] | None = None,
+) -> Model:
+    """Load a model from images in [0, 1], N x C x H x W, to logits, from wherever it comes.
 
-    Only load files that you trust: Python files, ``.pt2`` files and those of ``torch.jit`` can run
-    any code.
+    It is ready to be evaluated: on its device, and in evaluation mode. Only load files that you
+    trust: Python files, ``.pt2`` files and those of ``torch.jit`` can run any code.
 
     Args:
-        name: one of ``model_names()``, filled in, such as ``my_model.py:make`` or ``net.onnx``.
+        name: one of ``model_names()``, filled in, such as ``my_model.py:make``, ``net.onnx``,
+            ``timm:resnet18`` or ``hf:FOLDER``.
         device: where the model is to compute.
+        preprocess: how it takes images and answers, where its source does not know; see
+            ``Preprocess.of``, which reads it.
     """
+    told = None if preprocess is None else Preprocess.of(preprocess)
+    return load_pretrained(name, device=device).model(told, device=device)
+
+
+def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> Pretrained:
+    """Load a network by name, with what its source says of it; see ``load_model``."""
     try:
         found = SOURCES.find(name)
     except UnknownNameError:
         raise unknown_model(name) from None
-    return found.value(*found.groups, device=torch.device(device))
+    loaded = found.value(*found.groups, device=torch.device(device))
+    return loaded if isinstance(loaded, Pretrained) else Pretrained(loaded)
 
 
 def unknown_model(name: str) -> ValueError:

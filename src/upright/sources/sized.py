@@ -13,6 +13,8 @@ from upright.logits import ask
 
 __all__ = ["Sized"]
 
+_AXES = ("channels", "height", "width")
+
 
 @dataclass(frozen=True)
 class Sized:
@@ -22,13 +24,21 @@ class Sized:
         model: the exported model.
         least: images that a batch must have; a smaller batch is filled up with black images.
         most: images that a batch may have; None for any number.
-        image: channels, height and width; None for any.
+        image: channels, height and width, in the order of the model; None for any.
+        channels_last: whether it is height, width and channels.
     """
 
     model: Model
     least: int
     most: int | None
     image: tuple[int | None, ...]
+    channels_last: bool = False
+
+    @property
+    def side(self) -> int | None:
+        """Of the square images that it takes, in pixels; None where it takes others."""
+        height, width = self.image[:2] if self.channels_last else self.image[1:]
+        return height if height == width else None
 
     def __call__(self, images: Tensor) -> Tensor:
         self._check(images)
@@ -43,9 +53,10 @@ class Sized:
     def _check(self, images: Tensor) -> None:
         pairs = zip(self.image, images.shape[1:], strict=True)
         if any(wanted not in (None, size) for wanted, size in pairs):
+            axes = ("height", "width", "channels") if self.channels_last else _AXES
             raise ValueError(
                 f"the model was exported for images of {_times(self.image)} "
-                f"(channels x height x width), but these are {_times(images.shape[1:])}; "
+                f"({' x '.join(axes)}), but these are {_times(images.shape[1:])}; "
                 "resize the images, or export the model for this size"
             )
 

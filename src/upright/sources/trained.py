@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from upright import zoo
-from upright.checks import Model
 from upright.sources.averaged import AVERAGED
+from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, unknown_model
 from upright.train import Recipe, RunDirectory, load_network
 from upright.train.two_stage import StnPlus, load_locator
@@ -30,26 +30,26 @@ STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
 @model_source(
     "zoo:DATASET/NAME", r"zoo:(.*)", prefix=True, about="a trained network of `upright zoo list`"
 )
-def load_from_zoo(name: str, *, device: torch.device) -> Model:
+def load_from_zoo(name: str, *, device: torch.device) -> Pretrained:
     """Load a network by one of ``upright.zoo.names()``."""
-    return zoo.load(name, device=device)
+    return Pretrained(zoo.load(name, device=device), classes=zoo.card(name).classes)
 
 
 @model_source(
     "RUN-DIRECTORY", r"([^:]+)", fallback=True, about="the folder of a run of `upright train`"
 )
-def load_run(name: str, *, device: torch.device) -> Model:
+def load_run(name: str, *, device: torch.device) -> Pretrained:
     """Load the newest weights of a run."""
     path = Path(name)
     if not path.is_dir():
         raise unknown_model(name)
-    recipe = RunDirectory.open(path).recipe
-    if recipe.is_locnet:
+    run = RunDirectory.open(path)
+    if run.recipe.is_locnet:
         raise ValueError(
             f"{name} is a LocNet, which finds poses and no classes; name it together with a "
             f"classifier, as in stn-plus:{name},CLASSIFIER"
         )
-    return load_network(path).to(device)
+    return Pretrained(load_network(path).to(device), classes=run.classes)
 
 
 @model_source(
@@ -58,10 +58,11 @@ def load_run(name: str, *, device: torch.device) -> Model:
     prefix=True,
     about="two runs, of which the first straightens images",
 )
-def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Model:
+def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Pretrained:
     """Load a LocNet and the classifier behind it, each the folder of a run."""
-    locator = load_locator(Path(locnet))
-    return StnPlus(locator, load_run(classifier, device=device), locator.fill).to(device).eval()
+    locator, behind = load_locator(Path(locnet)), load_run(classifier, device=device)
+    both = StnPlus(locator, behind.network, locator.fill).to(device).eval()
+    return replace(behind, network=both)
 
 
 @dataclass(frozen=True)

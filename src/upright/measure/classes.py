@@ -1,0 +1,117 @@
+"""Which output of a model is which class of the data: by their names, or by their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from upright.checks import Model
+from upright.data import ClassNames, LabelledImages, imagenet_classes
+from upright.evaluation import Question
+from upright.evaluation.score import Predictor
+from upright.tiles import Room
+from upright.window import Window
+
+__all__ = ["count_outputs", "in_model_order"]
+
+_IMAGENET = 1000
+"""Outputs of a model of its classes."""
+
+
+def count_outputs(
+    model: Model, data: LabelledImages, question: Question, device: torch.device
+) -> int:
+    """Ask a model about one image, as it will be asked, and count its logits."""
+    image = F.pad(data.head(1).as_float().to(device), [question.canvas] * 4)
+    with torch.no_grad():
+        logits = Predictor(model, Room(1)).peek(Window.of(image, question.view).cut(image))
+    return logits.shape[1]
+
+
+def in_model_order(
+    data: LabelledImages, names: ClassNames | None, outputs: int, *, told: bool = False
+) -> LabelledImages:
+    """Give each image the number that its class has in the model.
+
+    Names decide: those of the model's outputs, or ImageNet's, by WordNet id or by word, of a model
+    with 1000. Classes of which no name is known are the model's in its order, if they are as many;
+    classes that are called by their numbers are those of the model.
+
+    Args:
+        data: with labels by the order of their own classes.
+        names: of the outputs, where they are known.
+        outputs: how many the model has.
+        told: whether these names were given by hand, and have to fit.
+    """
+    if told and names is not None and len(names) != outputs:
+        raise ValueError(
+            f"there are {len(names)} names of classes, but the model has {outputs} outputs; name "
+            f"each output, in the model's order{_offset(outputs, len(names))}"
+        )
+    if names is not None and data.classes in (names.names, names.shown):
+        return data
+    numbered = _are_numbers(data.classes)
+    if numbered and not told:
+        return data
+    tables = _tables(names, outputs, told=told)
+    nearest = min(tables, key=lambda table: len(table.unknown(data)), default=None)
+    unknown = [] if nearest is None else nearest.unknown(data)
+    if nearest is not None and not unknown:
+        return nearest.label(data)
+    if numbered and nearest is not None:
+        return _named(data, nearest)
+    none_known = nearest is None or len(unknown) == len(data.labels.unique())
+    if none_known and len(data.classes) == outputs and not told:
+        return data
+    raise ValueError(_trouble(data, outputs, nearest, unknown))
+
+
+def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[ClassNames]:
+    """Whose names may be those of the outputs; of equals, the first counts."""
+    own = [names] if names is not None and len(names) == outputs else []
+    return own if told or outputs != _IMAGENET else [*own, imagenet_classes()]
+
+
+def _named(data: LabelledImages, names: ClassNames) -> LabelledImages:
+    """Call classes that have numbers only by the names of these."""
+    fits = int(data.labels.max()) < len(names)
+    return LabelledImages(data.images, data.labels, names.shown) if fits else data
+
+
+def _trouble(
+    data: LabelledImages, outputs: int, table: ClassNames | None, unknown: Sequence[str]
+) -> str:
+    if table is None:
+        return (
+            f"the data have {len(data.classes)} classes ({_few(data.classes)}), but the model has "
+            f"{outputs} outputs, of which no names are known"
+            f"{_offset(outputs, len(data.classes), data)}; name them by --classes FILE, one a line "
+            "in the model's order, and the folders of the data like them"
+        )
+    near = table.nearest(unknown[0])
+    return (
+        f"no output of the model is called {_few(unknown)}"
+        + (f" (nearest: {near})" if near else "")
+        + "; call the folders of the data as the model's outputs are called, those of ImageNet by "
+        "WordNet id or name, or name the outputs by --classes FILE, one a line"
+    )
+
+
+def _offset(outputs: int, classes: int, data: LabelledImages | None = None) -> str:
+    """Advice for models whose first output is a background class."""
+    one_more = outputs == classes + 1
+    if data is not None and outputs == _IMAGENET + 1:
+        one_more |= not imagenet_classes().unknown(data)
+    if not one_more:
+        return ""
+    return "; if the first output is a background class, give --offset 1"
+
+
+def _are_numbers(classes: Sequence[str]) -> bool:
+    return [*classes] == [str(number) for number in range(len(classes))]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

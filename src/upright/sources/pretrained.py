@@ -1,0 +1,46 @@
+"""A network as its source gives it, with what the source says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from upright.checks import Model
+from upright.sources.preprocess import AS_IT_IS, Preprocess
+
+__all__ = ["Pretrained"]
+
+
+def _itself(model: Model) -> Model:
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A network, how it takes images, and what its outputs are called.
+
+    What a source does not know is left out: nothing is done to images then, and names are empty.
+    """
+
+    network: Model
+    preprocess: Preprocess = AS_IT_IS
+    """As its source says."""
+    classes: tuple[str, ...] = ()
+    """Of its outputs, after the offset; several names of one have commas between them."""
+    outside: Callable[[Model], Model] = _itself
+    """What is done with the model that takes images in [0, 1], such as averaging it over poses."""
+
+    def model(self, told: Preprocess | None = None, *, device: torch.device | str = "cpu") -> Model:
+        """Give the model from images in [0, 1] to logits.
+
+        Args:
+            told: what is said of it here, which goes before what its source says.
+            device: where the network is.
+        """
+        around = (self.preprocess | (told or AS_IT_IS)).around(self.network)
+        if isinstance(around, nn.Module) and around is not self.network:
+            around = around.to(device)
+        return self.outside(around)

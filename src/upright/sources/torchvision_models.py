@@ -1,0 +1,66 @@
+"""Models of torchvision: ``torchvision:NAME``, with their published weights or those of a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from upright.registry import similar_names
+from upright.sources.preprocess import Preprocess
+from upright.sources.pretrained import Pretrained
+from upright.sources.registry import model_source, need_library
+from upright.sources.weight_files import load_weights, read_weights
+
+__all__ = ["load_torchvision"]
+
+
+@model_source(
+    "torchvision:NAME",
+    r"torchvision:([^@]*)(?:@(.+))?",
+    prefix=True,
+    about="with its published weights; torchvision:NAME@FILE has those of a file",
+)
+def load_torchvision(name: str, file: str | None, *, device: torch.device) -> Pretrained:
+    """Load a classifier of torchvision, with the transforms of its published weights."""
+    library = need_library("torchvision", extra="torchvision", wanted=f"torchvision:{name}")
+    models = library.models
+    known = models.list_models(module=models)
+    if name not in known:
+        near = similar_names(name, known, most=5)
+        raise ValueError(
+            f"torchvision has no classifier {name!r}; "
+            + (f"similar names are {', '.join(near)}" if near else f"there are {', '.join(known)}")
+        )
+    published = models.get_model_weights(name).DEFAULT
+    usual, classes = Preprocess.of(published.transforms()), tuple(published.meta["categories"])
+    if file is None:
+        network = _published(models, name, published)
+    else:
+        network, outputs = _with_weights(models, name, file)
+        classes = classes if outputs == len(classes) else ()
+    return Pretrained(network.to(device).eval(), usual, classes)
+
+
+def _published(models: Any, name: str, weights: Any) -> nn.Module:
+    try:
+        return models.get_model(name, weights=weights)  # type: ignore[no-any-return]
+    # Weights come over the network: what that raises depends on who serves them.
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"torchvision could not load {name}: {text}; give weights of your own as "
+            f"torchvision:{name}@FILE"
+        ) from error
+
+
+def _with_weights(models: Any, name: str, file: str) -> tuple[nn.Module, int]:
+    """A network with as many outputs as the weights have, and how many these are."""
+    weights = read_weights(file)
+    with torch.device("meta"):
+        last = [*models.get_model(name, weights=None).state_dict()][-1]
+    outputs = len(weights[last]) if last in weights and weights[last].ndim else 1000
+    network = models.get_model(name, weights=None, num_classes=outputs)
+    load_weights(network, weights, file=file)
+    return network, outputs

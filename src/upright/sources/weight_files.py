@@ -1,0 +1,49 @@
+"""Weights in a file, for a network that is known by name: ``timm:NAME@FILE`` and its like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from upright.factories import need_file
+
+__all__ = ["load_weights", "read_weights"]
+
+
+def read_weights(name: str) -> dict[str, Tensor]:
+    """Read a state dict from a ``.safetensors`` file or from one of ``torch.save``; runs no code.
+
+    Of a checkpoint it is what is called ``state_dict``, ``model`` or ``model_state_dict``.
+    """
+    path = need_file(name)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    # Depending on what is wrong with the file, almost any error.
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"{path} cannot be read as weights: {text}; save the state_dict() of the network, by "
+            "torch.save or safetensors"
+        ) from error
+    for inside in ("state_dict", "model_state_dict", "model"):
+        if isinstance(found, Mapping) and isinstance(found.get(inside), Mapping):
+            found = found[inside]
+    if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
+        raise ValueError(f"{path} holds no weights by name; save the state_dict() of the network")
+    # As DistributedDataParallel calls them.
+    return {str(key).removeprefix("module."): value for key, value in found.items()}
+
+
+def load_weights(network: nn.Module, weights: Mapping[str, Tensor], *, file: str) -> None:
+    """Give a network weights, all of them and no others."""
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        text = " ".join(str(error).split())[:300]
+        raise ValueError(f"{file} holds weights of another network: {text}") from error
