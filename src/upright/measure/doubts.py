@@ -27,7 +27,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
     data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
     split = loaded.question.split
     if split != "test" and not has_parts(data_name):
-        yield f"{data_name} has no parts: --split {split} reads images of the test"
+        same = "the same images as" if split == "train" else "some images of"
+        yield f"{data_name} has no parts: --split {split} reads {same} test"
     yield from _of_outputs(loaded)
     if trained is None:
         return
