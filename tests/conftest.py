@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from other_libraries import let_torchvision_be_imported
+
 if TYPE_CHECKING:
     from tiny_runs import Call, Mishaps
     from upright.train import TrainedRun
@@ -20,6 +22,8 @@ settings.load_profile("upright")
 
 # Tensors are small here: on a busy machine, threads that wait for each other only slow them down.
 torch.set_num_threads(1)
+
+_SCHEMAS = let_torchvision_be_imported()  # before any test imports what imports it
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from functools import cache
+import importlib.metadata
+import importlib.util
 from typing import Any
 
 import pytest
@@ -13,24 +14,23 @@ import torch
 def need(library: str) -> Any:
     """Import a library, or skip the test where it is missing, or is there but broken."""
     try:
-        if library in ("timm", "torchvision"):
-            _mend_torchvision()
         return importlib.import_module(library)
     except Exception as error:
         pytest.skip(f"{library} cannot be imported: {error}")
 
 
-@cache
-def _mend_torchvision() -> object:
-    """Import torchvision, also one that was built for another PyTorch, as for CUDA beside a CPU's.
+def let_torchvision_be_imported() -> torch.library.Library | None:
+    """Let a torchvision that was built for CUDA be imported beside a PyTorch for CPUs.
 
-    That finds none of its own operators, and fails for want of the schemas of two of them alone,
-    which no classifier uses.
+    Without its own operators it fails for want of the schemas of two of them alone, which no
+    classifier uses. Lightning, torchmetrics and transformers import it wherever it is installed.
+    What is given back has to be kept: with it the schemas go.
     """
-    try:
-        return importlib.import_module("torchvision")
-    except RuntimeError:
-        schemas = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            schemas.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        return importlib.import_module("torchvision"), schemas
+    if torch.version.cuda is not None or importlib.util.find_spec("torchvision") is None:
+        return None
+    if "+cpu" in importlib.metadata.version("torchvision"):
+        return None
+    schemas = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        schemas.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return schemas
