@@ -15,7 +15,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -29,6 +29,7 @@ __all__ = [
     "from_file",
     "from_module",
     "need_file",
+    "need_library",
     "run_file",
 ]
 
@@ -146,6 +147,18 @@ def need_file(name: str) -> Path:
     if not path.is_file():
         raise ValueError(f"{name}: no such file; give the path of one")
     return path
+
+
+def need_library(library: str, *, extra: str, wanted: str) -> Any:
+    """Import a library that comes with an extra of this package only."""
+    try:
+        return importlib.import_module(library)
+    # A broken installation may raise anything: timm without a fitting torchvision, RuntimeError.
+    except Exception as error:
+        raise ValueError(
+            f"{wanted} needs {library}, which cannot be imported ({error}): install the extra "
+            f"{extra!r} of upright, or {library} itself"
+        ) from error
 
 
 def _look_in(folder: Path) -> None:

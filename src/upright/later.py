@@ -34,6 +34,8 @@ LATER_IN_RECIPES = {
     "mixup": 0.0,
     "model_digest": "",
     "optimizer": "sgd",
+    "pretrained": "",
+    "pretrained_digest": "",
     "resize": None,
     "smoothing": 0.0,
     "teacher": "",

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from every_network import KINDS, each_kind
+from every_network import KINDS, LIBRARIES, each_kind
 from tiny_runs import colours, newest, tiny_recipe
 from upright.models import NETWORKS, build_network
 from upright.objective import evaluation_mode
@@ -31,7 +31,7 @@ def test_each_registered_network_is_among_those_that_are_tested() -> None:
     ours = [each for each in NETWORKS.entries if each.value.__module__.startswith("upright.")]
     assert ours
     for known in ours:  # other tests may have registered networks of their own
-        assert any(known.pattern.fullmatch(name) for name in KINDS), known.form
+        assert any(known.pattern.fullmatch(name) for name in KINDS + LIBRARIES), known.form
 
 
 # PyTorch's compiler warns of what it does itself.

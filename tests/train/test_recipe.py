@@ -52,6 +52,8 @@ OTHERS: dict[str, Any] = {
     "teacher": "runs/other",
     "teacher_share": 0.25,
     "teacher_digest": "2" * 64,
+    "pretrained": "weights.safetensors",
+    "pretrained_digest": "3" * 64,
 }
 
 RECIPES = st.builds(
@@ -178,7 +180,7 @@ def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     later = ("decay", "decay_every", "optimizer", "interpolation")
     later += ("resize", "center_crop", "model_digest", "families_digest", "view")
     later += ("held_out", "cosine", "warmup", "average", "smoothing", "cutout", "mixup")
-    later += ("teacher", "teacher_share", "teacher_digest")
+    later += ("teacher", "teacher_share", "teacher_digest", "pretrained", "pretrained_digest")
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
         recipe = Recipe(**changes)

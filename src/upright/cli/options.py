@@ -228,7 +228,7 @@ def network_help() -> str:
     """Say in help which networks can be trained."""
     network_forms()  # knows them all
     return (
-        f"A network for small images:\n{NETWORKS.listing()}\n"
+        f"A network, most for small images:\n{NETWORKS.listing()}\n"
         "Or your own, as FILE.py:FACTORY or package.module:FACTORY: a class or a function that "
         "gives an nn.Module for images in [0, 1], called with classes= (or num_classes=) and "
         "channels= (or in_channels=, in_chans=) where it has such parameters."

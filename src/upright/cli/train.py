@@ -42,6 +42,9 @@ class Train:
     out: Annotated[Path, arg(metavar="DIR")]
     """The run's folder: recipe, log and checkpoints."""
     model: Annotated[str, arg(metavar="NETWORK", help=network_help())] = "resnet32"
+    pretrained: Annotated[str, arg(metavar="FILE")] = ""
+    """Weights for the network to start from: a .safetensors file, a state dict of torch.save, or
+    the folder of a run. A last layer of another number of classes starts fresh."""
     steps: int = 80_000
     batch: int = 64
     """Unique images a step."""
@@ -164,6 +167,7 @@ class Train:
             resize=self.resize,
             center_crop=self.center_crop,
             model=self.model,
+            pretrained=self.pretrained,
             space=parse_space(self.space, self.max_translation, self.max_rotation),
             view=self.view,
             steps=self.steps,

@@ -2,7 +2,13 @@
 
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
 from upright.models.precision import in_half_precision
-from upright.models.registry import NETWORKS, build_network, network, network_forms
+from upright.models.registry import (
+    NETWORKS,
+    build_network,
+    is_network,
+    network,
+    network_forms,
+)
 from upright.models.resnet import ResNet, resnet
 
 __all__ = [
@@ -13,6 +19,7 @@ __all__ = [
     "build_network",
     "can_fuse",
     "in_half_precision",
+    "is_network",
     "network",
     "network_forms",
     "resnet",

@@ -10,7 +10,7 @@ from torch import nn
 
 from upright.registry import Registry, UnknownNameError
 
-__all__ = ["NETWORKS", "build_network", "network", "network_forms"]
+__all__ = ["NETWORKS", "build_network", "is_network", "network", "network_forms"]
 
 Build = Callable[..., nn.Module]
 
@@ -41,6 +41,12 @@ def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Modu
     except UnknownNameError as error:
         raise ValueError(f"{error}, and to train your own, FILE.py:FACTORY") from None
     return found.value(*found.groups, classes=classes, channels=channels)
+
+
+def is_network(name: str) -> bool:
+    """Whether ``build_network`` knows a name."""
+    _import_all()
+    return any(entry.pattern.fullmatch(name) for entry in NETWORKS.entries)
 
 
 def network_forms() -> list[str]:

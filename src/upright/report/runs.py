@@ -109,7 +109,7 @@ def _settings(record: Record) -> dict[str, str]:
     return {
         name.replace("_", " "): _value(value)
         for name, value in recipe.items()
-        if name not in ("seed", "model_digest") and not isinstance(value, dict)
+        if name not in ("seed", "model_digest", "pretrained_digest") and not isinstance(value, dict)
     }
 
 

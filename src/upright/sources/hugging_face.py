@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from upright.factories import need_library
 from upright.logits import logits_of
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
-from upright.sources.registry import model_source, need_library
+from upright.sources.registry import model_source
 
 __all__ = ["load_hugging_face"]
 

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from upright.factories import need_file
+from upright.factories import need_file, need_library
 from upright.identity import FromFile, file_digest
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
-from upright.sources.registry import model_source, need_library
+from upright.sources.registry import model_source
 from upright.sources.sized import Sized
 
 __all__ = ["OnnxModel", "load_onnx"]

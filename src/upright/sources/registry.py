@@ -1,9 +1,8 @@
-"""The kinds of model names, ``load_model``, which understands all, and what loading may need."""
+"""The kinds of model names, and ``load_model``, which understands all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,6 @@ __all__ = [
     "load_pretrained",
     "model_names",
     "model_source",
-    "need_library",
     "unknown_model",
 ]
 
@@ -100,15 +98,3 @@ def unknown_model(name: str) -> ValueError:
             "or torch.export"
         )
     return SOURCES.unknown(name)
-
-
-def need_library(library: str, *, extra: str, wanted: str) -> Any:
-    """Import a library that comes with an extra of this package only."""
-    try:
-        return import_module(library)
-    # A broken installation may raise anything: timm without a fitting torchvision, RuntimeError.
-    except Exception as error:
-        raise ValueError(
-            f"{wanted} needs {library}, which cannot be imported ({error}): install the extra "
-            f"{extra!r} of upright, or {library} itself"
-        ) from error

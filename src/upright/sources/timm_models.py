@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from upright.registry import similar_names
+from upright.models.of_libraries import need_timm
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
-from upright.sources.registry import model_source, need_library
-from upright.sources.weight_files import load_weights, read_weights
+from upright.sources.registry import model_source
+from upright.weight_files import load_weights, read_weights
 
 __all__ = ["load_timm"]
 
@@ -24,9 +24,7 @@ __all__ = ["load_timm"]
 )
 def load_timm(name: str, file: str | None, *, device: torch.device) -> Pretrained:
     """Load a network of timm, with its data configuration as the preprocessing."""
-    timm = need_library("timm", extra="timm", wanted=f"timm:{name}")
-    if not timm.is_model(name):
-        raise ValueError(f"timm has no model {name!r}; {_similar(timm, name)}")
+    timm = need_timm(name)
     network = _published(timm, name) if file is None else _with_weights(timm, name, file)
     usual = Preprocess.of(network.pretrained_cfg)
     return Pretrained(network.to(device).eval(), usual, _classes(timm, network))
@@ -63,10 +61,3 @@ def _classes(timm: Any, network: Any) -> tuple[str, ...]:
     info = timm.data.ImageNetInfo(subset)
     pairs = zip(info.label_descriptions(), info.label_names(), strict=True)
     return tuple(f"{words}, {number}" for words, number in pairs)
-
-
-def _similar(timm: Any, name: str) -> str:
-    found = similar_names(name, timm.list_models(), most=5)
-    return (
-        f"similar names are {', '.join(found)}" if found else "timm.list_models() gives all names"
-    )

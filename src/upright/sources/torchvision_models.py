@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from upright.registry import similar_names
+from upright.models.of_libraries import need_torchvision
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
-from upright.sources.registry import model_source, need_library
-from upright.sources.weight_files import load_weights, read_weights
+from upright.sources.registry import model_source
+from upright.weight_files import load_weights, read_weights
 
 __all__ = ["load_torchvision"]
 
@@ -24,15 +24,7 @@ __all__ = ["load_torchvision"]
 )
 def load_torchvision(name: str, file: str | None, *, device: torch.device) -> Pretrained:
     """Load a classifier of torchvision, with the transforms of its published weights."""
-    library = need_library("torchvision", extra="torchvision", wanted=f"torchvision:{name}")
-    models = library.models
-    known = models.list_models(module=models)
-    if name not in known:
-        near = similar_names(name, known, most=5)
-        raise ValueError(
-            f"torchvision has no classifier {name!r}; "
-            + (f"similar names are {', '.join(near)}" if near else f"there are {', '.join(known)}")
-        )
+    models = need_torchvision(name).models
     published = models.get_model_weights(name).DEFAULT
     usual, classes = Preprocess.of(published.transforms()), tuple(published.meta["categories"])
     if file is None:

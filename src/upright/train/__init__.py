@@ -6,6 +6,7 @@ from upright.train.log import LongRun
 from upright.train.loop import TrainedRun, train, train_together
 from upright.train.pair import Pair
 from upright.train.plan import Plan
+from upright.train.pretrained import FreshLayer
 from upright.train.published import published
 from upright.train.recipe import Recipe
 
@@ -13,6 +14,7 @@ __all__ = [
     "PLAIN",
     "Checkpoint",
     "DamagedCheckpoint",
+    "FreshLayer",
     "LongRun",
     "Pair",
     "Plan",

@@ -26,13 +26,13 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from upright.checks import SuspiciousInput
-from upright.factories import code_digest
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
 from upright.registry import UnknownNameError
 from upright.train.average import averaged_weights
-from upright.train.network import build, build_with, check_code_is_here
+from upright.train.network import build, build_with, check_code_is_here, own_code_digest
 from upright.train.recipe import Recipe
+from upright.weight_files import weights_digest
 
 __all__ = [
     "Checkpoint",
@@ -214,6 +214,13 @@ class RunDirectory:
             raise ValueError(f"no checkpoint in {self._folder} is whole; begin the run again")
         return None
 
+    def trained(self) -> dict[str, Tensor]:
+        """Read the weights that came out, under the names that a checkpoint has for them."""
+        checkpoint = self.load()
+        if checkpoint is None:
+            raise ValueError(f"{self.path} has no checkpoint yet; train it first")
+        return averaged_weights(checkpoint.tensors)
+
     @property
     def _folder(self) -> Path:
         return self.path / "checkpoints"
@@ -255,17 +262,15 @@ def _digest(content: bytes, about: Mapping[str, Any]) -> str:
 def load_network(path: Path) -> nn.Module:
     """Build a run's network with the weights of its newest checkpoint, in evaluation mode."""
     run = RunDirectory.open(path)
-    checkpoint = run.load()
-    if checkpoint is None:
-        raise ValueError(f"{path} has no checkpoint yet; train it first")
+    tensors = run.trained()
     try:
         name = run.recipe.model
         check_code_is_here(name)
-        if run.recipe.model_digest != code_digest(name):
+        if run.recipe.model_digest != own_code_digest(name):
             message = f"the code of {name} has changed since {path} was trained with it"
             warnings.warn(message, SuspiciousInput, stacklevel=2)
         return build_with(
-            averaged_weights(checkpoint.tensors),
+            tensors,
             name,
             classes=len(run.classes),
             channels=run.channels,
@@ -279,12 +284,10 @@ def with_teacher_digest(recipe: Recipe) -> Recipe:
     """Note in a recipe which weights teach; others than it means are an error."""
     if not recipe.teacher:
         return recipe
-    digest = hashlib.sha256()
-    for name, tensor in sorted(load_network(Path(recipe.teacher)).state_dict().items()):
-        digest.update(name.encode() + tensor.cpu().contiguous().view(-1).numpy().tobytes())
-    if recipe.teacher_digest not in ("", digest.hexdigest()):
+    digest = weights_digest(load_network(Path(recipe.teacher)).state_dict())
+    if recipe.teacher_digest not in ("", digest):
         raise ValueError(
             f"the weights in {recipe.teacher} are not those of the recipe's teacher; bring them "
             "back, or leave out teacher_digest"
         )
-    return replace(recipe, teacher_digest=digest.hexdigest())
+    return replace(recipe, teacher_digest=digest)

@@ -28,9 +28,10 @@ from upright.train.average import Average
 from upright.train.batches import Batches, augmented_rows, mixing_shares
 from upright.train.checkpoint import load_network
 from upright.train.global_norm import with_global_norms
-from upright.train.network import build, check_outputs, is_own_code, load_weights, model_tensors
+from upright.train.network import build, check_outputs, is_brought, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
+from upright.train.pretrained import start_from_pretrained
 from upright.train.recipe import Recipe
 from upright.train.targets import mixed, soft_labels
 from upright.triton_support import has_triton
@@ -94,8 +95,14 @@ class Learner:
             recipe.model,
             classes=len(recipe.outputs(data.classes)),
             channels=data.images.shape[1],
-        ).to(device)
-        if is_own_code(recipe.model):
+        )
+        self.fresh = ""
+        """Which layer does not start from the recipe's weights, in a line; empty for none."""
+        if recipe.pretrained:
+            outputs = len(recipe.outputs(data.classes))
+            self.fresh = start_from_pretrained(self.model, recipe, outputs)
+        self.model.to(device)
+        if is_brought(recipe.model):
             check_outputs(self.model, recipe, data, device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:

@@ -27,6 +27,7 @@ from upright.train.checkpoint import Checkpoint, RunDirectory, with_teacher_dige
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log, Pace
 from upright.train.network import with_code_digest
+from upright.train.pretrained import FreshLayer, with_pretrained_digest
 from upright.train.recipe import Recipe
 
 __all__ = ["TrainedRun", "train", "train_together"]
@@ -127,9 +128,7 @@ def train_together(
     place = torch.device(device)
     # First of all: what is edited from now on is not what trains.
     origin = origin_on(place, processes=ranks.size)
-    recipes = {
-        path: with_teacher_digest(with_code_digest(recipe)) for path, recipe in recipes.items()
-    }
+    recipes = {path: _with_digests(recipe) for path, recipe in recipes.items()}
     data = _shared_data(data, list(recipes.values()))
     digest = _common_digest(data, ranks)
     data = LabelledImages(data.images.to(place), data.labels.to(place), data.classes)
@@ -215,6 +214,8 @@ class _Run:
         self.beside: int | None = 1
         self._trained_by: tuple[Origin, ...] = (origin,)
         checkpoint = learner.ranks.lead(directory.load)
+        if checkpoint is None and learner.fresh:
+            warnings.warn(learner.fresh, FreshLayer, stacklevel=4)
         if checkpoint is not None:
             learner.ranks.lead(lambda: directory.forget_after(checkpoint.step))
             learner.restore(checkpoint.tensors)
@@ -325,6 +326,11 @@ def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
 def _hold(held: contextlib.ExitStack, path: Path) -> None:
     """Keep other jobs out of a folder for as long as ``held`` lasts."""
     held.enter_context(alone_in(path))
+
+
+def _with_digests(recipe: Recipe) -> Recipe:
+    """Note in a recipe what it is about to read: code, and weights of others."""
+    return with_teacher_digest(with_pretrained_digest(with_code_digest(recipe)))
 
 
 def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> LabelledImages:

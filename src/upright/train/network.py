@@ -1,6 +1,7 @@
 """The network of a recipe, and its weights among the tensors of a checkpoint.
 
-It is one of this package by its name, or one of the user's own code.
+It is one by a name that is registered, of this package or of a library, or one of the user's own
+code.
 
 Own code is ``FILE.py:FACTORY`` or ``package.module:FACTORY``, a function or a class. It is called
 with the numbers of classes and of channels where it has parameters of their usual names, after the
@@ -9,7 +10,8 @@ recipe's seed was set: what it draws are the first weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from upright.data import LabelledImages
 from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
 from upright.logits import ask
-from upright.models import build_network
+from upright.models import build_network, is_network
 from upright.train.recipe import Recipe
 from upright.window import Window
 
@@ -28,9 +30,12 @@ __all__ = [
     "build_with",
     "check_code_is_here",
     "check_outputs",
+    "is_brought",
     "is_own_code",
     "load_weights",
     "model_tensors",
+    "own_code_digest",
+    "plain_names",
     "with_code_digest",
 ]
 
@@ -42,12 +47,23 @@ _PREFIX = "model/"
 
 def is_own_code(model: str) -> bool:
     """Whether a recipe's network is code of the user's own."""
-    return FILE.fullmatch(model) is not None or MODULE.fullmatch(model) is not None
+    named = FILE.fullmatch(model) is not None or MODULE.fullmatch(model) is not None
+    return named and not is_network(model)
+
+
+def is_brought(model: str) -> bool:
+    """Whether a recipe's network is not of this package, but own code or a library's."""
+    return ":" in model or is_own_code(model)
+
+
+def own_code_digest(model: str) -> str:
+    """SHA-256 of the file of a network that is the user's own; empty for others."""
+    return code_digest(model) if is_own_code(model) else ""
 
 
 def build(model: str, *, classes: int, channels: int) -> nn.Module:
     """Build a recipe's network, with fresh weights."""
-    factory = find_factory(model)
+    factory = find_factory(model) if is_own_code(model) else None
     if factory is None:
         return build_network(model, classes=classes, channels=channels)
     if isinstance(factory.value, nn.Module):
@@ -71,16 +87,30 @@ def build(model: str, *, classes: int, channels: int) -> nn.Module:
 def check_outputs(
     network: nn.Module, recipe: Recipe, data: LabelledImages, device: torch.device
 ) -> None:
-    """Check, by one image, that a network of the user's own has an output for each class."""
+    """Check, by one image, that a network takes images of this size, and has all outputs."""
     classes = len(recipe.outputs(data.classes))
-    with torch.no_grad():
-        image = data.head(1).as_float().to(device)
-        logits = ask(network.eval(), Window.of(image, recipe.view).cut(image))
+    image = data.head(1).as_float().to(device)
+    seen = Window.of(image, recipe.view).cut(image)
+    with torch.no_grad(), _taking(recipe.model, seen):
+        logits = ask(network.eval(), seen)
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "
             "it have a parameter `classes` or `num_classes`, or this number"
         )
+
+
+@contextmanager
+def _taking(model: str, images: Tensor) -> Iterator[None]:
+    """Say what images a network was shown that it does not take, by whatever error it says so."""
+    try:
+        yield
+    except (AssertionError, RuntimeError) as error:
+        text, size = " ".join(str(error).split()), " x ".join(map(str, images.shape[1:]))
+        raise ValueError(
+            f"{model} does not take images of {size}: {text}; give others, as by --resize and "
+            "--center-crop, or enlarge them inside of a network, as in enlarged224:timm:NAME"
+        ) from error
 
 
 def check_code_is_here(model: str) -> None:
@@ -97,7 +127,7 @@ def check_code_is_here(model: str) -> None:
 
 def with_code_digest(recipe: Recipe) -> Recipe:
     """Note in a recipe which code it is about to run; code that it does not mean is an error."""
-    digest = code_digest(recipe.model)
+    digest = own_code_digest(recipe.model)
     if recipe.model_digest not in ("", digest):
         raise ValueError(
             f"the code of {recipe.model} is not that of the recipe; bring the old file back, or "
@@ -109,6 +139,15 @@ def with_code_digest(recipe: Recipe) -> Recipe:
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Give weights and buffers under the names that a checkpoint has for them."""
     return {_PREFIX + name: tensor for name, tensor in model.state_dict().items()}
+
+
+def plain_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give the weights and buffers among the tensors of a checkpoint, as a network calls them."""
+    return {
+        name.removeprefix(_PREFIX): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(_PREFIX)
+    }
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

@@ -54,6 +54,11 @@ class Recipe(Plan):
     ``package.module:FACTORY``."""
     model_digest: str = ""
     """SHA-256 of the file of one's own network; ``train`` notes it."""
+    pretrained: str = ""
+    """A file of weights, or the folder of a run, that the network starts from; else they are fresh.
+    A last layer of another number of classes is fresh in any case."""
+    pretrained_digest: str = ""
+    """SHA-256 of these weights; ``train`` notes it."""
     space: Space = PAPER
     """The poses that the objective's attack searches; may be given as its text."""
     families_digest: str = ""

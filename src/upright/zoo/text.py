@@ -99,10 +99,14 @@ def _how_measured(card: Card, record: Record) -> str:
     )
 
 
+_RARE = ("resize", "center_crop", "view", "model_digest", "pretrained", "pretrained_digest")
+"""Fields that most recipes do without."""
+
+
 def _training(card: Card) -> str:
     objective, seconds = card.recipe.objective, card.train_seconds
     fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
-    for name in ("resize", "center_crop", "view", "model_digest"):  # most recipes have none
+    for name in _RARE:
         if not fields[name]:
             del fields[name]
     if isinstance(objective, Objective) and objective.penalty is not None:

@@ -1,7 +1,8 @@
-"""Weights in a file, for a network that is known by name: ``timm:NAME@FILE`` and its like."""
+"""Weights in a file, for a network that is known without: ``timm:NAME@FILE``, or to start from."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from upright.factories import need_file
 
-__all__ = ["load_weights", "read_weights"]
+__all__ = ["load_weights", "read_weights", "weights_digest"]
 
 
 def read_weights(name: str) -> dict[str, Tensor]:
@@ -47,3 +48,12 @@ def load_weights(network: nn.Module, weights: Mapping[str, Tensor], *, file: str
     except RuntimeError as error:
         text = " ".join(str(error).split())[:300]
         raise ValueError(f"{file} holds weights of another network: {text}") from error
+
+
+def weights_digest(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of weights by name, whichever file or network they are in."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        plain = tensor.detach().cpu().contiguous().view(-1)
+        digest.update(name.encode() + plain.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
