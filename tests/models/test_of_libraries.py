@@ -15,14 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from every_network import LIBRARIES
+from every_network import KINDS, LIBRARIES
 from other_libraries import need
 from tiny_runs import Call, colours, save_as_npz
 from upright.factories import from_module
 from upright.models import build_network
 from upright.models.enlarged import Enlarged
 from upright.train import FreshLayer, Recipe, load_network, train
-from upright.train.network import build, is_own_code, own_code_digest
+from upright.train.network import build, is_brought, is_own_code, own_code_digest
+from upright.zoo import pack, unpack
 
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
@@ -119,6 +120,14 @@ def test_the_first_weights_are_the_files_and_the_images_are_enlarged(tmp_path: P
     said = r"timm:test_vit does not take images of 3 x 8 x 8: .* patch .*; give others, as by --res"
     with pytest.raises(ValueError, match=said):
         train(plain, tmp_path / "plain", data=colours())
+
+
+@pytest.mark.parametrize("name", [*LIBRARIES, "enlarged64:timm:resnet18", "own.py:make"])
+def test_the_zoo_has_no_networks_of_libraries(name: str) -> None:
+    assert is_brought(name)
+    with pytest.raises(ValueError, match=f"{name} is not of this package"):
+        unpack(pack(build_network("convnet0.25")), name, classes=10, channels=3)
+    assert not any(map(is_brought, KINDS))
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -164,7 +164,7 @@ def test_the_zoo_runs_no_code_that_a_file_names(upright: Call) -> None:
     assert "the zoo has networks of this package only" in err
     weights = newest(Path("run"))
     Path("own.py").write_text("raise SystemExit('was run')")
-    with pytest.raises(ValueError, match=r"no network is called 'own\.py:make'"):
+    with pytest.raises(ValueError, match=r"own\.py:make is not of this package"):
         unpack(weights, "own.py:make", classes=3, channels=3)
 
 

@@ -22,7 +22,7 @@ from upright import Normalised, Preprocess, load_model
 from upright.data import ClassNames
 from upright.identity import Identity
 from upright.sources import Pretrained, load_pretrained
-from upright.weight_files import read_weights
+from upright.train.weight_files import read_weights
 
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 MEAN, STD = (0.5, 0.25, 0.0), (0.5, 0.25, 2.0)

@@ -20,7 +20,7 @@ from upright.models.enlarged import Enlarged
 from upright.train import FreshLayer, load_network, train
 from upright.train.learner import Learner
 from upright.train.pretrained import read_pretrained
-from upright.weight_files import weights_digest
+from upright.train.weight_files import weights_digest
 
 pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 

@@ -18,7 +18,7 @@ from upright.measure.run import measure_run
 from upright.measure.subject import FinishedRun
 from upright.records import Record
 from upright.train import RunDirectory, load_network
-from upright.train.network import is_own_code
+from upright.train.network import is_brought
 from upright.window import Window
 from upright.zoo import Card, Entry, entry_name, pack, unpack
 
@@ -56,10 +56,10 @@ def add_to_zoo(
     recipe = run.recipe
     if recipe.is_locnet:
         raise ValueError(f"{path} is a LocNet, which finds poses; the zoo has classifiers")
-    if is_own_code(recipe.model):
+    if is_brought(recipe.model):
         raise ValueError(
             f"{path} trained {recipe.model}, and the zoo has networks of this package only: what "
-            "others get must not run code"
+            "others get must need no other code"
         )
     families = recipe.space.chain.families
     if own := [each.name for each in families if not each.__module__.startswith("upright.")]:

@@ -11,7 +11,7 @@ from upright.models.of_libraries import need_timm
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
-from upright.weight_files import load_weights, read_weights
+from upright.train.weight_files import load_weights, read_weights
 
 __all__ = ["load_timm"]
 

@@ -32,7 +32,7 @@ from upright.registry import UnknownNameError
 from upright.train.average import averaged_weights
 from upright.train.network import build, build_with, check_code_is_here, own_code_digest
 from upright.train.recipe import Recipe
-from upright.weight_files import weights_digest
+from upright.train.weight_files import weights_digest
 
 __all__ = [
     "Checkpoint",

@@ -10,6 +10,7 @@ recipe's seed was set: what it draws are the first weights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,6 +42,8 @@ __all__ = [
 
 _CLASSES = ("classes", "num_classes")
 _CHANNELS = ("channels", "in_channels", "in_chans")
+_ENLARGED = re.compile(r"^(enlarged\d+:)+")
+"""What may stand before the name of any network."""
 _PREFIX = "model/"
 """Of the names that weights and buffers have in a checkpoint."""
 
@@ -53,7 +56,7 @@ def is_own_code(model: str) -> bool:
 
 def is_brought(model: str) -> bool:
     """Whether a recipe's network is not of this package, but own code or a library's."""
-    return ":" in model or is_own_code(model)
+    return ":" in _ENLARGED.sub("", model) or is_own_code(model)
 
 
 def own_code_digest(model: str) -> str:

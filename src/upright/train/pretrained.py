@@ -18,7 +18,7 @@ from upright.normalised import Normalised
 from upright.train.checkpoint import RunDirectory
 from upright.train.network import plain_names
 from upright.train.recipe import Recipe
-from upright.weight_files import read_weights, weights_digest
+from upright.train.weight_files import read_weights, weights_digest
 
 __all__ = ["FreshLayer", "read_pretrained", "start_from_pretrained", "with_pretrained_digest"]
 

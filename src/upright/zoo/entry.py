@@ -22,7 +22,7 @@ from upright.files import plain_name, write_whole
 from upright.objective import Objective
 from upright.registry import UnknownNameError
 from upright.train import Recipe
-from upright.train.network import build_with, model_tensors
+from upright.train.network import build_with, is_brought, model_tensors
 from upright.zoo.card import Card, read_card, write_card
 
 __all__ = ["Entry", "entry_name", "pack", "unpack"]
@@ -146,4 +146,6 @@ def unpack(content: bytes, model: str, *, classes: int, channels: int) -> nn.Mod
         tensors = load(content)
     except SafetensorError as error:
         raise ValueError(f"not a file of weights: {error}") from error
+    if is_brought(model):  # of which a few bytes could ask for one that fills all memory
+        raise ValueError(f"{model} is not of this package, and the zoo has no others")
     return build_with(tensors, model, classes=classes, channels=channels)
