@@ -12,12 +12,12 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import CandidateSearch, RoundSearch, pick_worst
+from upright.evaluation.journal import Begun, Journal
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
     Move,
     Predictor,
-    SeenClasses,
     WorstLoss,
     is_fooled,
     loss_of,
@@ -25,7 +25,9 @@ from upright.evaluation.score import (
     or_as_it_is,
     severity,
 )
+from upright.evaluation.seen import SeenClasses
 from upright.evaluation.state import Piece, State, checksum
+from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.fooled import pack_bits
@@ -52,6 +54,7 @@ class Examination:
     predictor: Predictor
     move: Move
     kept: State
+    files: StateFiles
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
     cut_at: int | None = None
@@ -79,7 +82,8 @@ class Examination:
             checks.check_labels(chunk.labels, len(chunk), self.classes)
             self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
-            if piece is not None and piece.checksum != checksum(chunk):
+            before = piece or self.kept.begun.get(chunk.start)
+            if before is not None and before.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
             if piece is None and turn == mine:
                 yield placed
@@ -120,7 +124,8 @@ class Examination:
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
-        piece, began = Piece(len(chunk)), time.perf_counter()
+        piece, journal = Piece(len(chunk)), self._journal(chunk)
+        began = _now(journal)
         space = self.question.space_for(chunk.images)
         score = WorstLoss(
             self.predictor,
@@ -130,17 +135,18 @@ class Examination:
             partial(severity, top=self.question.top),
             None if self.question.only_accuracy else SeenClasses(),
             torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
+            journal,
         )
         natural = score(space.zeros(1, 1))[0]
         piece.keep(
             labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
         )
         for name, attack in self.question.attacks.items():
-            began_attack, passes = time.perf_counter(), self.predictor.passes
+            began_attack, passes = _now(journal), self.predictor.passes
             generator = self.question.generator(attack, chunk.start)
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
-                hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
+                hardest = self.hardest.setdefault(name, HardestFirst.guess(poses, space))
                 with_zero = self.question.include_identity or has_zero(poses)
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
@@ -151,9 +157,20 @@ class Examination:
             else:
                 self._keep_worst(piece, name, score.with_own_seen(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
-            piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
-        piece.totals["seconds"] = time.perf_counter() - began
+            piece.totals[f"{name}/seconds"] = _now(journal) - began_attack
+        piece.totals["seconds"] = _now(journal) - began
         return piece
+
+    def _journal(self, chunk: Chunk) -> Journal | None:
+        """Note answers where there are files to keep them, and begin with those that these have."""
+        if self.files.path is None:
+            return None
+        begun = self.kept.begun.get(chunk.start)
+        if begun is None:
+            rates = {name: hardest.rates.clone() for name, hardest in self.hardest.items()}
+            begun = self.kept.begun[chunk.start] = Begun(checksum(chunk), hardest=rates)
+        self.hardest = {name: HardestFirst(rates.clone()) for name, rates in begun.hardest.items()}
+        return Journal(begun, lambda: self.files.save_begun(self.kept))
 
     def _keep_worst(
         self,
@@ -208,6 +225,11 @@ class Examination:
         if found.safe is not None and found.safe_early is not None:
             piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
         return found
+
+
+def _now(journal: Journal | None) -> float:
+    """The time in seconds, with what remembered answers took when they were asked for."""
+    return time.perf_counter() + (0.0 if journal is None else journal.earlier_seconds)
 
 
 def _on_canvas(images: Tensor, question: Question) -> Tensor:

@@ -147,7 +147,7 @@ def examine(
         climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
-        examination = Examination(question, predictor, _move(oracle, question), kept)
+        examination = Examination(question, predictor, _move(oracle, question), kept, files)
         examination.cut_at = limit if cuts(data, limit) else None
         for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
             piece = examination.measure(chunk)

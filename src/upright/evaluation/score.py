@@ -13,6 +13,8 @@ from torch import Tensor
 
 from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
+from upright.evaluation.journal import Journal
+from upright.evaluation.seen import SeenClasses
 from upright.logits import Asker
 from upright.pose import Pose
 from upright.tiles import Room, Tiles
@@ -21,7 +23,6 @@ from upright.warp import warp
 __all__ = [
     "Move",
     "Predictor",
-    "SeenClasses",
     "WorstLoss",
     "is_fooled",
     "loss_of",
@@ -116,25 +117,6 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class SeenClasses:
-    """The class of every answer: what was seen at a worst pose need not be asked again."""
-
-    answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
-    """Of images by their rows: the severity, and the class of the largest logit."""
-
-    def class_at(self, severities: Tensor) -> Tensor | None:
-        """Give each image's class at its answer of this severity; None where one has no such."""
-        if not self.answers:
-            return None
-        rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
-        # Of all answers at once: each look at a mask waits for a GPU.
-        its = values == severities[rows]
-        found = torch.full_like(severities, -1, dtype=torch.int64)
-        found[rows[its]] = classes[its]
-        return found if (found >= 0).all() else None
-
-
-@dataclass(frozen=True)
 class WorstLoss:
     """A score (see ``attacks.Score``) for a chunk of images: the severity of the model's answer."""
 
@@ -148,10 +130,14 @@ class WorstLoss:
     """Where classes are kept, if they are."""
     places: Tensor | None = None
     """Of the images in the data."""
+    journal: Journal | None = None
+    """Where answers are noted, if an evaluation that is stopped is to go on."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        predictor, device = self.predictor, self.images.device
-        tiles = Tiles(predictor.room, len(self.images), device, self._of_tile, predictor.count)
+        predictor, device, room = self.predictor, self.images.device, self.predictor.room
+        journal = self.journal
+        noted = None if journal is None else journal.call(pose, self.places, self.seen)
+        tiles = Tiles(room, len(self.images), device, self._of_tile, predictor.count, noted)
         values = tiles(pose)
         check_numbers(values, partial(self._which, pose))
         return values
@@ -173,7 +159,8 @@ class WorstLoss:
 
     def predicted(self, pose: Pose) -> Tensor:
         """Ask for the class of the largest logit under a pose of each image."""
-        return replace(self, value=lambda logits, _: logits.argmax(1), seen=None)(pose)
+        asked = replace(self, value=lambda logits, _: logits.argmax(1), seen=None, journal=None)
+        return asked(pose)
 
     def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""

@@ -7,6 +7,8 @@ its rate. The order changes the cost and never the answer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -17,23 +19,29 @@ from upright.space import Space
 __all__ = ["HardestFirst", "has_zero", "survivors"]
 
 
+@dataclass(frozen=True, eq=False)
 class HardestFirst:
     """Remembers how often each pose fooled an image that had survived the ones before."""
 
-    def __init__(self, poses: Pose, space: Space) -> None:
+    rates: Tensor
+    """Of each pose, in two rows: how many images it fooled, and of how many."""
+
+    @staticmethod
+    def guess(poses: Pose, space: Space) -> HardestFirst:
+        """Begin with what is known of no image: poses near a corner are hard."""
         nearness = space.fractions(poses).abs().mean((-2, -1))
-        self._fooled = 0.1 * nearness
-        self._tried = torch.ones(len(poses))
+        return HardestFirst(torch.stack((0.1 * nearness, torch.ones(len(poses)))))
 
     def pick(self, untried: Tensor, count: int) -> Tensor:
         """Give the indices of the ``count`` hardest poses among those still ``untried`` (bool)."""
-        rate = torch.where(untried, self._fooled / self._tried, -1.0)
+        fooled, tried = self.rates
+        rate = torch.where(untried, fooled / tried, -1.0)
         return rate.argsort(descending=True, stable=True)[: min(count, int(untried.sum()))]
 
     def learn(self, poses: Tensor, fooled: Tensor) -> None:
         """Take in which images (columns) were fooled by which poses (rows)."""
-        self._fooled[poses] += fooled.sum(1).float()
-        self._tried[poses] += fooled.shape[1]
+        self.rates[0, poses] += fooled.sum(1).float()
+        self.rates[1, poses] += fooled.shape[1]
 
 
 def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tensor) -> Tensor:
