@@ -30,6 +30,7 @@ from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
+from upright.evaluation.time_limit import TimeLimit
 from upright.fooled import pack_bits
 from upright.pose import Pose
 from upright.ranks import Ranks
@@ -59,6 +60,9 @@ class Examination:
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
     cut_at: int | None = None
     labels_seen: set[int] = field(default_factory=set)
+    places: Tensor | None = None
+    """Of images in the data, in the order in which they come; None for that of the data."""
+    time_limit: TimeLimit = field(default_factory=TimeLimit)
     space: Space | None = None
     """With limits that fit the images, once there were any."""
 
@@ -68,9 +72,11 @@ class Examination:
         """Pass on the chunks still to be measured, checked and on the device.
 
         Of several ranks each gets the next one when it asks for it: none waits for a slower one.
+        What one has got it measures, also beyond the time limit: no chunk before the last of those
+        that are measured is left out.
         """
         known, claims = dict(self.kept.pieces), ranks.claims()
-        mine, turn = next(claims), 0
+        mine, turn = -1, 0
         for chunk in source:
             checks.check_layout(chunk.images)
             checks.check_float_images(chunk.images)
@@ -85,9 +91,13 @@ class Examination:
             before = piece or self.kept.begun.get(chunk.start)
             if before is not None and before.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
-            if piece is None and turn == mine:
-                yield placed
+            if piece is None and turn > mine:
+                if not self.time_limit.allows_more:
+                    return
                 mine = next(claims)
+            if piece is None and turn == mine:
+                with self.time_limit.at_work():
+                    yield placed
             else:
                 self.predictor.advance(len(chunk) * self.question.passes_per_image)
             turn += piece is None
@@ -104,7 +114,8 @@ class Examination:
         _check_identity(first, still, self.question)
         few = self.move(first, still)
         logits = self.predictor.peek(few)
-        checks.check_numbers(logits, lambda at: named_image(at[0], still[0]))
+        places = self._places(chunk)
+        checks.check_numbers(logits, lambda at: named_image(int(places[at[0]]), still[0]))
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
         self.classes = logits.shape[1]
@@ -134,7 +145,7 @@ class Examination:
             self.move,
             partial(severity, top=self.question.top),
             None if self.question.only_accuracy else SeenClasses(),
-            torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
+            self._places(chunk),
             journal,
         )
         natural = score(space.zeros(1, 1))[0]
@@ -160,6 +171,12 @@ class Examination:
             piece.totals[f"{name}/seconds"] = _now(journal) - began_attack
         piece.totals["seconds"] = _now(journal) - began
         return piece
+
+    def _places(self, chunk: Chunk) -> Tensor:
+        """Where images lie in the data."""
+        stop = chunk.start + len(chunk)
+        places = torch.arange(stop) if self.places is None else self.places
+        return places[chunk.start : stop].to(chunk.images.device)
 
     def _journal(self, chunk: Chunk) -> Journal | None:
         """Note answers where there are files to keep them, and begin with those that these have."""

@@ -97,6 +97,23 @@ class State:
             raise ValueError(f"the state has no whole {name}; remove it")
         return sum(piece.totals[name] for _, piece in sorted(self.pieces.items()))
 
+    def sorted(self, places: Tensor) -> State:
+        """Give what was measured of images in this order as one piece, in the order of the data.
+
+        What comes after a chunk that is missing is left out: the first of a random order are
+        random, and what one process did beyond another's unfinished chunk is not.
+        """
+        pieces, done = list[Piece](), 0
+        while done in self.pieces:
+            pieces.append(self.pieces[done])
+            done += pieces[-1].images
+        first = State(self.question, dict(enumerate(pieces)), self.constants)
+        order, names = places[:done].argsort(), {name for each in pieces for name in each.arrays}
+        totals = {name for each in pieces for name in each.totals}
+        whole = Piece(done, totals={name: first.total(name) for name in totals})
+        whole.arrays = {name: first.joined(name)[order] for name in names}
+        return State(self.question, {0: whole}, self.constants)
+
     def merge(self, other: State) -> None:
         """Take over what another state has beside this one."""
         self.pieces = other.pieces | self.pieces

@@ -95,6 +95,12 @@ class Measured:
     """With the model in the precision in which it was evaluated."""
     evaluation: Evaluation
 
+    @property
+    def images(self) -> LabelledImages:
+        """The images that were measured, in the order of the data."""
+        data, places = self.loaded.data, self.evaluation.places
+        return data if places is None else data.take(places)
+
     @cached_property
     def record(self) -> Record:
         """Made once, so that all who keep it keep the same."""
@@ -104,7 +110,7 @@ class Measured:
             loaded.subject,
             self.evaluation,
             data_name=loaded.data_name,
-            data=loaded.data,
+            data=self.images,
             question=loaded.question,
             device=loaded.device,
         )
@@ -113,17 +119,19 @@ class Measured:
 def measure(
     loaded: Loaded,
     *,
+    minutes: float | None = None,
     batch_size: int | None = None,
     state: Path | None = None,
     progress: bool = False,
     ranks: Ranks = ALONE,
 ) -> Measured:
     """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
-    model, data = in_precision(loaded.question, loaded.model), loaded.data
+    model = in_precision(loaded.question, loaded.model)
     evaluation = examine(
         model,
-        (data.images, data.labels),
+        loaded.data,
         loaded.question,
+        minutes=minutes,
         batch_size=batch_size,
         device=loaded.device,
         state=state,
@@ -192,7 +200,7 @@ def record_of(
         question: what the evaluation was asked.
         device: where it was evaluated.
     """
-    origin, asked = origin_on(device), question.for_record()
+    origin, asked = origin_on(device), _as_measured(question, evaluation).for_record()
     found = recognise_any(question.split, _raw(data))
     known = None if found is None else found.name
     results = evaluation.attacks
@@ -216,6 +224,17 @@ def record_of(
         data_variant=None if found is None else str(found),
         data_content=_content(found, question.split, results),
     )
+
+
+def _as_measured(question: Question, evaluation: Evaluation) -> Question:
+    """Give the question that was answered: of how many images, drawn at random, there were.
+
+    Of all of them the order tells nothing, but for poses that are drawn for an image by its place.
+    """
+    if evaluation.of_images is None:
+        return question
+    whole = len(evaluation) == evaluation.of_images and all(map(_shares_poses, evaluation.attacks))
+    return replace(question, sample=None if whole else len(evaluation))
 
 
 def digests_of(data: LabelledImages, split: Split) -> dict[str, str]:
