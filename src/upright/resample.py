@@ -31,6 +31,7 @@ __all__ = [
     "FILLS",
     "NEAREST",
     "Fill",
+    "Form",
     "Interpolation",
     "check_fill",
     "check_interpolation",
@@ -67,16 +68,18 @@ def resample_window(
     fill: Fill = "black",
     interpolation: str = "bilinear",
     projective: bool = False,
+    form: Form | None = None,
 ) -> Tensor:
     """Look at images in turn, one for each map: image 0, 1, ..., and again from 0 on.
 
-    Maps are about the centre of what is seen, M x 3 x 3. Gives M x C x the window's size.
+    Maps are about the centre of what is seen, M x 3 x 3. Gives M x C x the window's size, in a
+    ``form`` where that costs nothing, else in that of the images.
     """
     if fill == "black" and interpolation == "bilinear" and has_kernel(images):
         from upright.resample_kernels import resample_black_bilinear
 
         nearest = NEAREST if projective else 0.0
-        return resample_black_bilinear(images, maps, window, nearest=nearest)
+        return resample_black_bilinear(images, maps, window, nearest=nearest, form=form)
     points = pixels_of(window, maps)
     return resample(
         images,
@@ -200,8 +203,25 @@ def _affine_grid(
 
 def _is_plain(maps: Tensor) -> bool:
     """Whether nobody looks at what is computed: no gradient, no compiler, no exporter."""
-    looked_at = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    looked_at = torch.compiler.is_compiling() or torch._C._is_tracing()
     return not (looked_at or maps.requires_grad or torch._C._are_functorch_transforms_active())
+
+
+class Form(NamedTuple):
+    """How images lie in memory, such as a network takes them."""
+
+    dtype: torch.dtype
+    channels_last: bool = False
+
+    def of(self, images: Tensor) -> Tensor:
+        """Give images so, N x C x H x W, as they are where they lie so."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return images.to(self.dtype).contiguous(memory_format=layout)
+
+    def empty(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Give room for images of a shape."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return torch.empty(shape, dtype=self.dtype, device=like.device, memory_format=layout)
 
 
 class _Source(NamedTuple):

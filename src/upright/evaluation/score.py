@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
@@ -18,7 +18,7 @@ from upright.evaluation.seen import SeenClasses
 from upright.logits import Asker
 from upright.pose import Pose
 from upright.tiles import Room, Tiles
-from upright.warp import warp
+from upright.warp import Form, Resampling, warp
 
 __all__ = [
     "Move",
@@ -97,6 +97,19 @@ class Predictor:
     def __call__(self, images: Tensor) -> Tensor:
         return self.ask(self.model, images)
 
+    def as_shown(self, move: Move, images: Tensor) -> Move:
+        """Let images be moved into the form in which the model takes them, where that can be."""
+        if not isinstance(move, Resampling):
+            return move
+        form = Form(self.ask.dtype_for(self.model) or images.dtype, self._channels_last)
+        return replace(move, form=None if form == Form(images.dtype) else form)
+
+    @cached_property
+    def _channels_last(self) -> bool:
+        """Whether the model's convolutions have their weights so, and would turn images round."""
+        weights = self.model.parameters() if isinstance(self.model, nn.Module) else ()
+        return any(map(_lies_channels_last, weights))
+
     def count(self, images: int) -> None:
         """Count what was asked, once there is an answer to work with."""
         self.passes += images
@@ -171,7 +184,7 @@ class WorstLoss:
     def _of_tile(self, pose: Pose, rows: slice) -> Tensor:
         """Give the values of one tile of poses and images."""
         images, labels = self.images[rows], self.labels[rows]
-        moved = self.move(images, pose)
+        moved = self.predictor.as_shown(self.move, images)(images, pose)
         asked = moved.flatten(0, -4)
         logits, tries = self.predictor(asked), len(asked) // len(labels)
         value = self.value(logits, labels.repeat(tries))
@@ -179,6 +192,13 @@ class WorstLoss:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
             self.seen.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
+
+
+def _lies_channels_last(weight: Tensor) -> bool:
+    """Whether it does, and could also lie otherwise, as weights of one pixel or channel cannot."""
+    if weight.ndim != 4 or weight.is_contiguous():
+        return False
+    return weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def named_image(place: int, pose: Pose) -> str:
