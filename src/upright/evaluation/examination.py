@@ -38,7 +38,7 @@ from upright.space import Space
 from upright.tiles import Room, images_at_once
 from upright.warp import Resampling, warp
 
-__all__ = ["Examination"]
+__all__ = ["Examination", "prepared"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
@@ -66,10 +66,8 @@ class Examination:
     space: Space | None = None
     """With limits that fit the images, once there were any."""
 
-    def unfinished(
-        self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
-    ) -> Iterator[Chunk]:
-        """Pass on the chunks still to be measured, checked and on the device.
+    def unfinished(self, source: Iterator[tuple[Chunk, Chunk]], ranks: Ranks) -> Iterator[Chunk]:
+        """Pass on the chunks still to be measured, of those that ``prepared`` gives.
 
         Of several ranks each gets the next one when it asks for it: none waits for a slower one.
         What one has got it measures, also beyond the time limit: no chunk before the last of those
@@ -77,12 +75,7 @@ class Examination:
         """
         known, claims = dict(self.kept.pieces), ranks.claims()
         mine, turn = -1, 0
-        for chunk in source:
-            checks.check_layout(chunk.images)
-            checks.check_float_images(chunk.images)
-            checks.check_pixels(chunk.images)
-            place = device or chunk.images.device
-            placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
+        for chunk, placed in source:
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
@@ -242,6 +235,16 @@ class Examination:
         if found.safe is not None and found.safe_early is not None:
             piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
         return found
+
+
+def prepared(source: Iterator[Chunk], device: torch.device | None) -> Iterator[tuple[Chunk, Chunk]]:
+    """Check chunks, and give each as it is and on the device; None for where it is."""
+    for chunk in source:
+        checks.check_layout(chunk.images)
+        checks.check_float_images(chunk.images)
+        checks.check_pixels(chunk.images)
+        place = device or chunk.images.device
+        yield chunk, Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
 
 
 def _now(journal: Journal | None) -> float:

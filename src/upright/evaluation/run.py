@@ -15,8 +15,9 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack
-from upright.evaluation.batches import count_by_number
-from upright.evaluation.examination import Examination
+from upright.evaluation.ahead import one_ahead
+from upright.evaluation.batches import InAnyOrder, count_by_number, is_whole
+from upright.evaluation.examination import Examination, prepared
 from upright.evaluation.oracle import Oracle, oracle_in
 from upright.evaluation.question import Question
 from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
@@ -168,7 +169,10 @@ def examine(
         examination.time_limit, examination.places = time_limit, part.places
         if part.places is None and cuts(data, limit):
             examination.cut_at = limit
-        for chunk in examination.unfinished(part.chunks(data), _device(model, device), ranks):
+        ready = prepared(part.chunks(data), _device(model, device))
+        # What is a user's own to read is read where the user calls.
+        ready = one_ahead(ready) if is_whole(data) or isinstance(data, InAnyOrder) else ready
+        for chunk in examination.unfinished(ready, ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
             files.save(kept, chunk)
@@ -218,7 +222,10 @@ def _device(model: object, device: torch.device | str | None) -> torch.device | 
     if device is None and isinstance(model, torch.nn.Module):
         for parameter in model.parameters():
             return parameter.device
-    return None if device is None else torch.device(device)
+    place = None if device is None else torch.device(device)
+    if place is not None and str(place) == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())  # another thread has its own
+    return place
 
 
 @contextlib.contextmanager
