@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Tiny", "mobilenet", "resnet50"]
+__all__ = ["Tiny", "efficientnet_lite0", "mobilenet", "resnet50", "vit_b16"]
 
 
 def mobilenet() -> nn.Module:
@@ -27,6 +27,26 @@ def resnet50() -> nn.Module:
             layers.append(_Bottleneck(before, width, stride if block == 0 else 1))
             before = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000))
+
+
+def efficientnet_lite0() -> nn.Module:
+    """EfficientNet-Lite0: B0 (Tan and Le 2019) without squeezing and with ReLU6."""
+    layers: list[nn.Module] = [_convolution(3, 32, 3, 2, last=nn.ReLU6(inplace=True))]
+    before = 32
+    for widening, side, stride, after, blocks in (
+        *((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3)),
+        *((6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)),
+    ):
+        for block in range(blocks):
+            layers.append(_Inverted(before, after, side, 1 if block else stride, widening))
+            before = after
+    layers.append(_convolution(before, 1280, 1, last=nn.ReLU6(inplace=True)))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))
+
+
+def vit_b16() -> nn.Module:
+    """ViT-B/16 (Dosovitskiy et al. 2020): 12 layers of 768 channels on patches of 16 pixels."""
+    return _Patches(768, 12, 12)
 
 
 class Tiny(nn.Sequential):
@@ -57,9 +77,52 @@ class _Bottleneck(nn.Module):
         return torch.relu(self.body(images) + self.beside(images))
 
 
-def _convolution(before: int, after: int, side: int, stride: int = 1, groups: int = 1) -> nn.Module:
+class _Inverted(nn.Module):
+    def __init__(self, before: int, after: int, side: int, stride: int, widening: int) -> None:
+        super().__init__()
+        wide = before * widening
+        wider = [_convolution(before, wide, 1, last=nn.ReLU6(inplace=True))] if widening > 1 else []
+        self.body = nn.Sequential(
+            *wider,
+            _convolution(wide, wide, side, stride, wide, last=nn.ReLU6(inplace=True)),
+            _convolution(wide, after, 1, last=nn.Identity()),
+        )
+        self.adds = stride == 1 and before == after
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.body(images)
+        return found + images if self.adds else found
+
+
+class _Patches(nn.Module):
+    def __init__(self, width: int, depth: int, heads: int, side: int = 224) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 16, 16)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.randn(1, (side // 16) ** 2 + 1, width) / 50)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patches(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat((self.token.expand(len(patches), -1, -1), patches), 1)
+        logits: Tensor = self.head(self.norm(self.layers(tokens + self.positions)[:, 0]))
+        return logits
+
+
+def _convolution(
+    before: int,
+    after: int,
+    side: int,
+    stride: int = 1,
+    groups: int = 1,
+    last: nn.Module | None = None,
+) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(before, after, side, stride, side // 2, groups=groups, bias=False),
         nn.BatchNorm2d(after),
-        nn.ReLU(inplace=True),
+        nn.ReLU(inplace=True) if last is None else last,
     )

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from upright.form import Form
 from upright.triton_support import has_triton
 from upright.window import Window
 
@@ -31,7 +32,6 @@ __all__ = [
     "FILLS",
     "NEAREST",
     "Fill",
-    "Form",
     "Interpolation",
     "check_fill",
     "check_interpolation",
@@ -205,23 +205,6 @@ def _is_plain(maps: Tensor) -> bool:
     """Whether nobody looks at what is computed: no gradient, no compiler, no exporter."""
     looked_at = torch.compiler.is_compiling() or torch._C._is_tracing()
     return not (looked_at or maps.requires_grad or torch._C._are_functorch_transforms_active())
-
-
-class Form(NamedTuple):
-    """How images lie in memory, such as a network takes them."""
-
-    dtype: torch.dtype
-    channels_last: bool = False
-
-    def of(self, images: Tensor) -> Tensor:
-        """Give images so, N x C x H x W, as they are where they lie so."""
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        return images.to(self.dtype).contiguous(memory_format=layout)
-
-    def empty(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Give room for images of a shape."""
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        return torch.empty(shape, dtype=self.dtype, device=like.device, memory_format=layout)
 
 
 class _Source(NamedTuple):

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from upright.checks import check_float_images
 from upright.families import Chain, Shift, Stage
+from upright.form import Form
 from upright.pose import Pose
 from upright.resample import (
     FILLS,
     Fill,
-    Form,
     Interpolation,
     check_fill,
     check_interpolation,
@@ -33,7 +33,6 @@ from upright.window import Window
 __all__ = [
     "FILLS",
     "Fill",
-    "Form",
     "Interpolation",
     "Resampling",
     "check_canvas",

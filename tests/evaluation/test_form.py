@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from upright import Pose, Space, evaluate
-from upright.resample import Form
+from upright.form import Form
+from upright.identity import Identity
+from upright.models import lay_channels_last
 from upright.warp import Resampling, warp
 
 FORMS = [
@@ -81,3 +83,21 @@ def test_a_form_takes_gradients_along() -> None:
     again = torch.tensor([3.0, 5.0], requires_grad=True)
     warp(images, Pose.of(angle=again)).square().sum().backward()
     torch.testing.assert_close(slope, again.grad)
+
+
+def test_channels_last_changes_no_answer_and_no_digest() -> None:
+    class Own(nn.Conv2d):
+        """Looks at its weights as at one row, as those that standardise them do."""
+
+        def forward(self, images: Tensor) -> Tensor:
+            self.weight.view(len(self.weight), -1)
+            return super().forward(images)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), Own(4, 4, 3), nn.Flatten(), nn.Linear(64, 3)).double()
+    images = torch.rand(2, 3, 8, 8).double()
+    before, known = model(images), Identity.of(model)
+    lay_channels_last(model)
+    assert not model[0].weight.is_contiguous()
+    torch.testing.assert_close(model(images), before)
+    assert Identity.of(model) == known
