@@ -32,6 +32,11 @@ from upright.warp import warp, warp_all
 SIDE = 224
 SPACE = Space.of("shift(10%) rotate(30)")
 TARGET = 1.05
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "MobileNet-v1": mobilenet,
+    "ResNet-50": resnet50,
+    "tiny": Tiny,
+}
 
 
 @dataclass(frozen=True)
@@ -147,20 +152,17 @@ def resampling(side: int, images: int = 8, repeats: int = 30) -> dict[str, float
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     torch.manual_seed(0)
-    side, attack = (32, "grid-1x1x3") if options.tiny else (SIDE, "grid-5x5x7")
-    networks: dict[str, Callable[[], nn.Module]] = {
-        "MobileNet-v1": mobilenet,
-        "ResNet-50": resnet50,
-    }
-    if options.tiny:
-        networks = {"tiny": Tiny}
+    side, attack = (32, "grid-1x1x3") if options.tiny else (SIDE, options.attack)
+    names = ["tiny"] if options.tiny else options.networks
     costs, moving = list[Cost](), dict[str, dict[str, float]]()
     for threads in options.threads:
         torch.set_num_threads(threads)
         moving[str(threads)] = resampling(side)
-        for name, make in networks.items():
+        for name in names:
             images = torch.rand(1 if name == "ResNet-50" else 2, 3, side, side)
-            for runtime, model in runtimes(make().eval(), side):
+            for runtime, model in runtimes(NETWORKS[name]().eval(), side):
+                if runtime not in options.runtimes:
+                    continue
                 found = cost(model, images, attack, options.rounds)
                 costs.append(Cost(name, runtime, threads, **found))  # type: ignore[arg-type]
                 _show_costs(costs[-1:], attack)
@@ -209,6 +211,9 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Time an evaluation at 224 px against its passes.")
     add = parser.add_argument
     add("--threads", type=int, nargs="+", default=[1, 2])
+    add("--networks", nargs="+", choices=[*NETWORKS], default=["MobileNet-v1", "ResNet-50"])
+    add("--runtimes", nargs="+", choices=("torch", "onnx"), default=["torch", "onnx"])
+    add("--attack", default="grid-5x5x7", help="a grid, all poses of which are asked for")
     add("--rounds", type=int, default=5, help="of interleaved timings")
     add("--tiny", action="store_true", help="a small network on small images")
     add("--json", type=Path, help="also write the figures to this file")

@@ -24,9 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.form import Form
 from upright.triton_support import has_triton
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = [
     "FILLS",

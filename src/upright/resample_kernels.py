@@ -19,8 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from upright.form import Form
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = ["move_alike", "resample_black_bilinear"]
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from upright.checks import check_float_images
 from upright.families import Chain, Shift, Stage
-from upright.form import Form
 from upright.pose import Pose
 from upright.resample import (
     FILLS,
@@ -28,7 +27,7 @@ from upright.resample import (
     levels_of,
     resample_window,
 )
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = [
     "FILLS",

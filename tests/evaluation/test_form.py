@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from upright import Pose, Space, evaluate
-from upright.form import Form
 from upright.identity import Identity
 from upright.models import lay_channels_last
 from upright.warp import Resampling, warp
+from upright.window import Form
 
 FORMS = [
     Form(torch.float32, channels_last=True),

@@ -19,14 +19,13 @@ from torch import Tensor
 
 from rigid_spaces import rigid
 from upright import Pose, Space, warp
-from upright.form import Form
 from upright.models.fused import FusedResNet, FusedTraining, convolution_backward_kernels
 from upright.models.fused.triton_tiles import Tile, tile_for
 from upright.models.resnet import ResNet
 from upright.resample import NEAREST, pixels_of, resample
 from upright.resample_kernels import move_alike, resample_black_bilinear
 from upright.train.batch_kernels import take_rows
-from upright.window import Window
+from upright.window import Form, Window
 
 
 def few_programs(*kernel: Any, **layer: Any) -> Tile:

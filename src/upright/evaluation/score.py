@@ -15,11 +15,11 @@ from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
 from upright.evaluation.journal import Journal
 from upright.evaluation.seen import SeenClasses
-from upright.form import Form
 from upright.logits import Asker
 from upright.pose import Pose
 from upright.tiles import Room, Tiles
 from upright.warp import Resampling, warp
+from upright.window import Form
 
 __all__ = [
     "Move",
