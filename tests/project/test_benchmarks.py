@@ -275,3 +275,38 @@ def test_methods_are_compared_under_the_attacks_that_are_asked_for(
     measured = [record.measured for record in RecordFolder(tmp_path / "results").read()]
     assert [set(each) for each in measured] == [{"nat", "grid-3x3x3", "refine-20"}] * 2
     assert "refine-20" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("gpu_photographs", ("--device", "cpu")), ("cpu_photographs", ("--rounds", "1"))],
+)
+def test_what_photographs_cost_is_measured(
+    name: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    threads = torch.get_num_threads()
+    try:
+        load(name).main(["--tiny", *options, "--json", str(tmp_path / "figures.json")])
+    finally:
+        torch.set_num_threads(threads)
+    assert "ratio" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    costs = figures.get("evaluations") or figures["costs"]
+    assert len(costs) >= 4
+    # Natural, a grid of three, and the looks at the model before.
+    assert all(each["passes"] >= 4 * 2 for each in costs)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("mobilenet", 4.23), ("resnet50", 25.56), ("efficientnet_lite0", 4.65), ("vit_b16", 86.57)],
+)
+def test_networks_for_photographs_have_the_weights_that_are_published(
+    name: str, millions: float
+) -> None:
+    with torch.device("meta"):
+        network = getattr(load("photograph_networks"), name)()
+        logits = network.eval()(torch.zeros(2, 3, 224, 224))
+    assert logits.shape == (2, 1000)
+    count = sum(weight.numel() for weight in network.parameters())
+    assert count / 1e6 == pytest.approx(millions, abs=0.01)

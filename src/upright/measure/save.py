@@ -50,6 +50,11 @@ def check_can_save(question: Question) -> None:
         raise ValueError(
             "the explorer shows the class of the largest logit: leave out --top, or --save"
         )
+    if question.sample is not None:
+        raise ValueError(
+            "the explorer shows what was measured of all images: leave out --sample and --minutes, "
+            "or --save"
+        )
     if question.view is not None:
         raise ValueError("the explorer shows whole images: leave out --view, or --save")
 
