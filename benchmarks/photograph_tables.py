@@ -21,6 +21,16 @@ ATTACKS = ("wo-10", GRID, "refine-300")
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What an answer took."""
+
+    cpu_seconds: float
+    """Of all threads together."""
+    passes: int
+    """Images that the network was shown."""
+
+
+@dataclass(frozen=True)
 class Asked:
     """What Foolbox and this project said of a grid, and what that cost."""
 
@@ -28,12 +38,9 @@ class Asked:
     images: int
     grid: str
     accuracy: float
-    seconds: float
-    passes: int
-    """Images that the network was shown."""
+    cost: Cost
     foolbox_accuracy: float
-    foolbox_seconds: float
-    foolbox_passes: int
+    foolbox_cost: Cost
     accuracy_on_foolbox_poses: float
     """By this project, under the poses that Foolbox tries."""
     machine: str
@@ -45,7 +52,11 @@ def write_asked(path: Path, known: Iterable[Asked]) -> None:
 
 def read_asked(path: Path) -> list[Asked]:
     """Read what was written; a file that is not there has nothing."""
-    return [Asked(**each) for each in json.loads(path.read_text())] if path.exists() else []
+    if not path.exists():
+        return []
+    known = json.loads(path.read_text())
+    costs = ("cost", "foolbox_cost")
+    return [Asked(**each | {name: Cost(**each[name]) for name in costs}) for each in known]
 
 
 def sections(records: Iterable[Record], known: Sequence[Asked]) -> dict[str, str]:
@@ -91,17 +102,14 @@ def _packages() -> str:
 def _foolbox(known: Sequence[Asked]) -> str:
     """Accuracies in per cent, seconds and passes, of both tools."""
     lines = [
-        _row("classifier", "upright", "seconds", "passes", "Foolbox", "seconds", "passes", *_SAME),
+        _row("classifier", "upright", "CPU s", "passes", "Foolbox", "CPU s", "passes", *_SAME),
         _row("---", *["---:"] * 7),
     ]
     for each in known:
-        ours = (_percent(each.accuracy), f"{each.seconds:.0f}", f"{each.passes:,}")
-        theirs = (
-            _percent(each.foolbox_accuracy),
-            f"{each.foolbox_seconds:.0f}",
-            f"{each.foolbox_passes:,}",
-        )
-        lines.append(_row(each.model, *ours, *theirs, _percent(each.accuracy_on_foolbox_poses)))
+        ours, theirs = _spent(each.cost), _spent(each.foolbox_cost)
+        accuracies = (each.accuracy, each.foolbox_accuracy, each.accuracy_on_foolbox_poses)
+        first, second, same = (f"{100 * share:.0f}" for share in accuracies)
+        lines.append(_row(each.model, first, *ours, second, *theirs, same))
     where = ", ".join(dict.fromkeys(each.machine for each in known))
     return "\n".join(lines) + (f"\n\nMeasured on: {where}." if where else "")
 
@@ -109,8 +117,8 @@ def _foolbox(known: Sequence[Asked]) -> str:
 _SAME = ("upright, Foolbox' poses",)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}"
+def _spent(cost: Cost) -> tuple[str, str]:
+    return f"{cost.cpu_seconds:.0f}", f"{cost.passes:,}"
 
 
 def _row(*cells: str) -> str:

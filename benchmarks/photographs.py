@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from comparison import Listed
 from photograph_data import photographs
 from photograph_models import PRETRAINED, Pretrained
-from photograph_tables import ATTACKS, GRID, SPACE, Asked, read_asked, sections, write_asked
+from photograph_tables import ATTACKS, GRID, SPACE, Asked, Cost, read_asked, sections, write_asked
 from rivals import foolbox_answer, foolbox_poses
 from timing import Counted, machine
 
-from upright import evaluate
-from upright.evaluation import Question
+from upright import Attack
+from upright.evaluation import Question, examine
 from upright.files import write_whole
 from upright.measure import Guest, Loaded, measure
 from upright.record_files import append, read
@@ -72,28 +73,39 @@ def asked(pretrained: Pretrained) -> Asked:
     data, model = photographs(pretrained.side), Counted(pretrained.build())
     images, labels = data.as_float(), data.labels
     shift = pretrained.side / 10
-    ours = evaluate(model, (images, labels), attacks=[GRID], space=SPACE, only_accuracy=True)
-    model.take()
-    began = time.perf_counter()
-    theirs = foolbox_answer(model, images, labels, shift_px=shift, turns=TURNS)
-    seconds, passes = time.perf_counter() - began, sum(model.take())
-    poses = foolbox_poses(pretrained.side, shift_px=shift, turns=TURNS)
-    same = evaluate(
-        model, (images, labels), attacks=[Listed(poses)], space=SPACE, only_accuracy=True
+
+    def accuracy_under(attack: str | Attack) -> float:
+        asked = Question.of([attack], space=SPACE, only_accuracy=True)
+        (found,) = examine(model, (images, labels), asked).attacks.values()
+        return found.accuracy
+
+    ours, our_cost = _timed(model, lambda: accuracy_under(GRID))
+    theirs, their_cost = _timed(
+        model, lambda: foolbox_answer(model, images, labels, shift_px=shift, turns=TURNS)
     )
+    poses = foolbox_poses(pretrained.side, shift_px=shift, turns=TURNS)
     return Asked(
         model=pretrained.title,
         images=len(data),
         grid=GRID,
-        accuracy=ours.attacks[GRID].accuracy,
-        seconds=ours.seconds,
-        passes=ours.attacks[GRID].forward_passes + len(data),
+        accuracy=ours,
+        cost=our_cost,
         foolbox_accuracy=float(theirs.correct.double().mean()),
-        foolbox_seconds=seconds,
-        foolbox_passes=passes,
-        accuracy_on_foolbox_poses=same.attacks["listed"].accuracy,
+        foolbox_cost=their_cost,
+        accuracy_on_foolbox_poses=accuracy_under(Listed(poses)),
         machine=machine("cpu"),
     )
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _timed(model: Counted, ask: Callable[[], _Answer]) -> tuple[_Answer, Cost]:
+    """Ask once; what else the machine does meanwhile does not count."""
+    model.take()
+    began = time.process_time()
+    answer = ask()
+    return answer, Cost(time.process_time() - began, sum(model.take()))
 
 
 def ask_missing(names: Sequence[str], path: Path) -> None:
