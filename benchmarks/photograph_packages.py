@@ -96,10 +96,12 @@ class Package:
         return match[1]
 
 
-def pypi(name: str, version: str, sha256: str, *, licence: str, tags: str = "py3") -> Package:
-    """A wheel of PyPI that holds Python code and data alone."""
+def pypi(
+    name: str, version: str, sha256: str, *, licence: str, tags: str = "py3-none-any"
+) -> Package:
+    """A wheel of PyPI; its tags are the end of its name."""
     project = name.replace("_", "-")
-    file = f"{name}-{version}-{tags}-none-any.whl"
+    file = f"{name}-{version}-{tags}.whl"
     return Package(name, version, file, sha256, licence, f"https://pypi.org/simple/{project}/")
 
 

@@ -32,6 +32,7 @@ from upright import Attack
 from upright.evaluation import Question, examine
 from upright.files import write_whole
 from upright.measure import Guest, Loaded, measure
+from upright.origin import commit
 from upright.record_files import append, read
 from upright.records import Record
 from upright.report.sections import fill_sections
@@ -123,6 +124,7 @@ def _read(path: Path) -> tuple[Record, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
+    commit()  # what is edited from now on is not what evaluates
     if options.markdown is not None:
         known = read_asked(options.foolbox) if options.foolbox else []
         page = fill_sections(options.markdown.read_text(), sections(_read(options.records), known))
