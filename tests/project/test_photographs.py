@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 
 from upright import evaluate
+from upright.data import LabelledImages
 from upright.record_files import read
 from upright.report.sections import fill_sections
 
@@ -224,8 +225,60 @@ def test_the_gallery_names_what_is_seen() -> None:
     images = torch.rand(2, 3, 8, 8)
     poses = Pose.of(dx=[0.0, 3.0], dy=[0.0, -2.0], angle=[-30.0, 0.0])
     found = gallery.Tipped("A net", images, ["cat", "cup"], images, poses, ["dog", "cup"])
-    panels = gallery.draw([found]).axes
-    assert [axes.get_title() for axes in panels] == ["cat", "dog", "cup", "cup"]
+    figure = gallery.draw([found])
+    panels = figure.axes
+    assert [axes.get_title() for axes in panels] == ["as it is", "dog", "as it is", "cup"]
+    assert panels[0].get_xlabel() == "A net: cat"
     assert panels[1].get_xlabel() == "A net\n−30°"
     assert panels[3].get_xlabel() == "A net\n+3, −2 px"
     assert panels[1].title.get_color() == gallery.WRONG != panels[3].title.get_color()
+    assert gallery.as_png(figure).startswith(b"\x89PNG")
+
+
+class Tiny(torch.nn.Module):
+    """Says which of two halves is the brighter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.eval()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        left, right = images.mean(1).chunk(2, dim=-1)
+        return torch.stack([left.mean((1, 2)), right.mean((1, 2))], 1)
+
+
+def test_one_command_measures_what_is_missing_and_fills_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photographs, tables = load("photographs"), load("photograph_tables")
+    models = load("photograph_models")
+    package = next(iter(models.PRETRAINED.values())).package
+    tiny = models.Pretrained("Tiny", 16, package, Tiny)
+    images = torch.zeros(4, 3, 16, 16, dtype=torch.uint8)
+    images[:, :, 4:12, 9:] = 200  # the right half is the brighter, until it is shifted and turned
+    images[0, :, :, :8] = 60
+    data = LabelledImages(images, torch.ones(4, dtype=torch.int64), ("left", "right"))
+    monkeypatch.setattr(photographs, "photographs", lambda _side: data)
+    for module in (photographs, tables):
+        monkeypatch.setattr(module, "PRETRAINED", {"tiny": tiny})
+    records, page = tmp_path / "models.jsonl", tmp_path / "page.md"
+    (tmp_path / "state").mkdir()
+    for _ in range(2):  # the second time nothing is missing
+        photographs.main(["--records", str(records), "--state", str(tmp_path / "state")])
+    (record,) = read(records).records
+    assert record.method == "Tiny"
+    assert record.measured["nat"] == 1
+    assert set(record.measured) == {"nat", *tables.ATTACKS}
+    page.write_text("<!-- reproduce: photographs -->\n<!-- end -->\n")
+    photographs.main(["--records", str(records), "--markdown", str(page)])
+    assert "| Tiny | 16 | 100 (51–100) |" in page.read_text()
+
+
+def test_costs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    photographs, timing = load("photographs"), load("timing")
+    model = timing.Counted(Tiny())
+    model(torch.zeros(3, 3, 4, 4))  # before it was asked
+    clock = iter([1.0, 3.5])
+    monkeypatch.setattr(photographs.time, "process_time", lambda: next(clock))
+    answer, cost = photographs._timed(model, lambda: model(torch.zeros(5, 3, 4, 4)))
+    assert (len(answer), cost.cpu_seconds, cost.passes) == (5, 2.5, 5)
