@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 from photograph_data import class_names, free_photographs
 from photograph_models import PRETRAINED
 from photograph_tables import GRID, SPACE
-from PIL import Image
 from torch import Tensor
 
 from upright import Pose, evaluate, warp
@@ -79,7 +78,7 @@ def _answers(model: torch.nn.Module, images: Tensor) -> Tensor:
 def draw(found: Sequence[Tipped]) -> Figure:
     """A row for each photograph: as it is, then tipped over for each classifier."""
     rows, columns = len(found[0].upright), 1 + len(found)
-    figure = Figure(figsize=(2.1 * columns, 2.6 * rows), layout="constrained", dpi=90)
+    figure = Figure(figsize=(2.1 * columns, 2.95 * rows), layout="constrained", dpi=90)
     panels = figure.subplots(rows, columns, squeeze=False)
     for row, axes in enumerate(panels):
         said = "\n".join(f"{each.title}: {each.names[row]}" for each in found)
@@ -110,15 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--models", nargs="+", choices=PRETRAINED, default=list(MODELS))
     parser.add_argument("--out", type=Path, required=True, help="a PNG file")
     options = parser.parse_args(arguments)
-    write_whole(options.out, as_png(draw([tipped(name) for name in options.models])))
-
-
-def as_png(figure: Figure) -> bytes:
-    """Render in 256 colours, which take a third of the bytes."""
-    drawn, packed = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png")
-    Image.open(drawn).convert("RGB").quantize(256).save(packed, "PNG", optimize=True)
-    return packed.getvalue()
+    buffer = io.BytesIO()
+    figure = draw([tipped(name) for name in options.models])
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    write_whole(options.out, buffer.getvalue())
 
 
 if __name__ == "__main__":

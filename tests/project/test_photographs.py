@@ -225,14 +225,12 @@ def test_the_gallery_names_what_is_seen() -> None:
     images = torch.rand(2, 3, 8, 8)
     poses = Pose.of(dx=[0.0, 3.0], dy=[0.0, -2.0], angle=[-30.0, 0.0])
     found = gallery.Tipped("A net", images, ["cat", "cup"], images, poses, ["dog", "cup"])
-    figure = gallery.draw([found])
-    panels = figure.axes
+    panels = gallery.draw([found]).axes
     assert [axes.get_title() for axes in panels] == ["as it is", "dog", "as it is", "cup"]
     assert panels[0].get_xlabel() == "A net: cat"
     assert panels[1].get_xlabel() == "A net\n−30°"
     assert panels[3].get_xlabel() == "A net\n+3, −2 px"
     assert panels[1].title.get_color() == gallery.WRONG != panels[3].title.get_color()
-    assert gallery.as_png(figure).startswith(b"\x89PNG")
 
 
 class Tiny(torch.nn.Module):
