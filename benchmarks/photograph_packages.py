@@ -12,7 +12,6 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from upright.data.store import cache_folder
@@ -77,7 +76,7 @@ class Package:
     def _fetch(self) -> bytes:
         try:
             content = _read(self._address())
-        except URLError as error:
+        except OSError as error:  # of the network, in all its forms
             raise UnavailableError(f"{self} cannot be fetched: {error}") from error
         found = hashlib.sha256(content).hexdigest()
         if found != self.sha256:
