@@ -151,14 +151,16 @@ def test_foolbox_translates_before_it_rotates() -> None:
     torch.testing.assert_close(foolbox_moved(image, 3, -1.5, 20), expected, atol=1e-4, rtol=0)
 
 
-def test_on_foolboxs_poses_we_answer_as_foolbox_for_every_image() -> None:
+@pytest.mark.parametrize("limits", [{}, {"shift_px": 4.5, "turns": 7}])
+def test_on_foolboxs_poses_we_answer_as_foolbox_for_every_image(limits: dict[str, Any]) -> None:
     rivals, comparison = rivals_with("foolbox"), load("comparison")
     data = load_data("glyphs", limit=16)
     model, images = some_network(), data.images.float() / 255
     labels = model(images).argmax(1)
-    answer = rivals.foolbox_answer(model, images, labels)
+    answer = rivals.foolbox_answer(model, images, labels, **limits)
     assert 0 < answer.correct.sum() < len(labels)
-    ours = evaluate(model, (images, labels), attacks=[comparison.Listed(rivals.foolbox_poses())])
+    poses = comparison.Listed(rivals.foolbox_poses(**limits))
+    ours = evaluate(model, (images, labels), attacks=[poses])
     assert torch.equal(ours.attacks["listed"].correct, answer.correct)
 
 
