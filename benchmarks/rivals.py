@@ -51,11 +51,17 @@ def is_installed(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
 
-def foolbox_answer(model: nn.Module, images: Tensor, labels: Tensor) -> Answer:
+def foolbox_answer(
+    model: nn.Module, images: Tensor, labels: Tensor, *, shift_px: float = 3, turns: int = 31
+) -> Answer:
     """Ask Foolbox for a pose that fools each image."""
     foolbox = _library("foolbox")
     attack = foolbox.attacks.SpatialAttack(
-        max_translation=3, max_rotation=30, num_translations=5, num_rotations=31, grid_search=True
+        max_translation=shift_px,
+        max_rotation=30,
+        num_translations=5,
+        num_rotations=turns,
+        grid_search=True,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch.meshgrid, at each of the poses
@@ -64,9 +70,10 @@ def foolbox_answer(model: nn.Module, images: Tensor, labels: Tensor) -> Answer:
     return Answer(~torch.as_tensor(fooled))
 
 
-def foolbox_poses(size: int = 32) -> Pose:
+def foolbox_poses(size: int = 32, *, shift_px: float = 3, turns: int = 31) -> Pose:
     """The poses that Foolbox tries on images of ``size`` x ``size`` pixels."""
-    return _then_turned(Space.of(f"shift({3 * (size - 1) / size}px) rotate(0)").grid((5, 5, 1)))
+    reach = shift_px * (size - 1) / size
+    return _then_turned(Space.of(f"shift({reach}px) rotate(0)").grid((5, 5, 1)), turns)
 
 
 def art_answer(model: nn.Module, images: Tensor, labels: Tensor) -> Answer:
@@ -105,9 +112,9 @@ def art_poses() -> Pose:
     return _then_turned(Pose.of(dx=[-3.0, -2.0, 0.0, 2.0, 3.0]))
 
 
-def _then_turned(moved: Pose) -> Pose:
-    """Follow each translation by each of the grid's 31 rotations."""
-    turned = Space.of("shift(0px) rotate(30)").grid((1, 1, 31))
+def _then_turned(moved: Pose, turns: int = 31) -> Pose:
+    """Follow each translation by each of the grid's rotations."""
+    turned = Space.of("shift(0px) rotate(30)").grid((1, 1, turns))
     poses = moved[:, None].compose(then=turned[None, :])
     return Pose(poses.values.flatten(0, 1))
 

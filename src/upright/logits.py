@@ -54,6 +54,10 @@ class Asker:
         self._dtypes[model] = wanted
         return ask(model, images.to(wanted))
 
+    def dtype_for(self, model: object) -> torch.dtype | None:
+        """Give the dtype in which a model wants images; None where it takes them as they are."""
+        return self._dtypes.get(model) if isinstance(model, nn.Module) else None
+
     def __reduce__(self) -> tuple[type[Asker], tuple[()]]:
         """Copies learn by themselves: their models are copies too."""
         return Asker, ()

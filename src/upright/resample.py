@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from upright.triton_support import has_triton
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = [
     "FILLS",
@@ -67,16 +67,18 @@ def resample_window(
     fill: Fill = "black",
     interpolation: str = "bilinear",
     projective: bool = False,
+    form: Form | None = None,
 ) -> Tensor:
     """Look at images in turn, one for each map: image 0, 1, ..., and again from 0 on.
 
-    Maps are about the centre of what is seen, M x 3 x 3. Gives M x C x the window's size.
+    Maps are about the centre of what is seen, M x 3 x 3. Gives M x C x the window's size, in a
+    ``form`` where that costs nothing, else in that of the images.
     """
     if fill == "black" and interpolation == "bilinear" and has_kernel(images):
         from upright.resample_kernels import resample_black_bilinear
 
         nearest = NEAREST if projective else 0.0
-        return resample_black_bilinear(images, maps, window, nearest=nearest)
+        return resample_black_bilinear(images, maps, window, nearest=nearest, form=form)
     points = pixels_of(window, maps)
     return resample(
         images,
@@ -115,16 +117,20 @@ def resample(
     exact = images.to(torch.promote_types(images.dtype, torch.float32))
     height, width = images.shape[-2:]
     middle = centre or ((height - 1) / 2, (width - 1) / 2)
-    x, y = _positions(maps.to(exact), points, middle, projective=projective)
     source = _source(exact, fill)
     pixels = source.pixels.expand(len(maps) // len(images), *source.pixels.shape).flatten(0, 1)
-    sampling_grid = torch.stack(
-        (
-            _normalise(_fold(x, width, fill) + source.offset, source.pixels.shape[-1]),
-            _normalise(_fold(y, height, fill) + source.offset, source.pixels.shape[-2]),
-        ),
-        -1,
-    )
+    frame_height, frame_width = source.pixels.shape[-2:]
+    if fill == "black" and not projective:
+        sampling_grid = _affine_grid(maps.to(exact), points, middle, (frame_height, frame_width))
+    else:
+        x, y = _positions(maps.to(exact), points, middle, projective=projective)
+        sampling_grid = torch.stack(
+            (
+                _normalise(_fold(x, width, fill) + source.offset, frame_width),
+                _normalise(_fold(y, height, fill) + source.offset, frame_height),
+            ),
+            -1,
+        )
     with _in_full_precision(images.device.type):
         moved = F.grid_sample(
             pixels, sampling_grid, interpolation, padding_mode="zeros", align_corners=False
@@ -169,6 +175,35 @@ def _positions(
     depth = (e * x + f * y + g).clamp_min(NEAREST)
     from_x, from_y = a * x + b * y + dx, c * x + d * y + dy
     return from_x / depth + middle_x, from_y / depth + middle_y
+
+
+def _affine_grid(
+    maps: Tensor, points: Tensor | Points, centre: tuple[float, float], frame: tuple[int, int]
+) -> Tensor:
+    """Give normalised positions in a frame at once, M x R x S x 2, for maps that are affine.
+
+    Sides of the frame are powers of two, by which the maps are divided without rounding. So what is
+    exact, or cancels, does so as in ``_positions``.
+    """
+    (a, b, dx), (c, d, dy) = (row[..., None, None].unbind(1) for row in maps[:, :2].unbind(1))
+    (x, y), (middle_y, middle_x), (height, width) = points, centre, frame
+    by_x, by_y = 2 / width, 2 / height
+    along = (a * by_x * x, c * by_y * x)
+    down = (b * by_x * y, d * by_y * y)
+    start = (_normalise(dx + middle_x, width), _normalise(dy + middle_y, height))
+    if _is_plain(maps):
+        # A sum of complex numbers, which is two sums side by side, as they are to lie: several
+        # times as fast as to bring them there.
+        whole = torch.complex(*along) + torch.complex(*down)
+        return torch.view_as_real(whole.add_(torch.complex(*start)))
+    sums = (first + second + third for first, second, third in zip(along, down, start, strict=True))
+    return torch.stack(tuple(sums), -1)
+
+
+def _is_plain(maps: Tensor) -> bool:
+    """Whether nobody looks at what is computed: no gradient, no compiler, no exporter."""
+    looked_at = torch.compiler.is_compiling() or torch._C._is_tracing()
+    return not (looked_at or maps.requires_grad or torch._C._are_functorch_transforms_active())
 
 
 class _Source(NamedTuple):

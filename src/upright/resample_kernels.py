@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = ["move_alike", "resample_black_bilinear"]
 
@@ -106,6 +106,16 @@ def _bilinear_slopes(
     return slope_x, slope_y
 
 
+@triton.jit
+def _place(move, channel, pixel, CHANNELS: tl.constexpr, PIXELS: tl.constexpr, LAST: tl.constexpr):
+    """Where a pixel of a channel is written: channels lie one after another, or in each pixel."""
+    if LAST:
+        place = (move * PIXELS + pixel) * CHANNELS + channel
+    else:
+        place = (move * CHANNELS + channel) * PIXELS + pixel
+    return place
+
+
 @triton.jit(do_not_specialize=["count"])
 def _warp(
     images,
@@ -117,6 +127,7 @@ def _warp(
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    CHANNELS_LAST: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
     dx, dy, cos, sin = _motion(poses + COLUMNS * move, COLUMNS)
@@ -126,8 +137,8 @@ def _warp(
     for channel in range(CHANNELS):
         image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
         value = _bilinear(image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH)
-        place = out + (move * CHANNELS + channel) * (HEIGHT * WIDTH) + pixel
-        tl.store(place, value, mask=inside)
+        place = _place(move, channel, pixel, CHANNELS, HEIGHT * WIDTH, CHANNELS_LAST)
+        tl.store(out + place, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -179,32 +190,44 @@ def _gradient_of_poses(
         tl.store(out + 3, tl.sum(sum_zoom, 0))
 
 
-def move_alike(images: Tensor, poses: Tensor) -> Tensor:
+def move_alike(images: Tensor, poses: Tensor, form: Form | None = None) -> Tensor:
     """Move images in turn, one for each pose: image 0, 1, ..., and again from 0 on.
 
     Args:
         images: N x C x H x W, float32, without a gradient.
         poses: dx, dy, angle and, where there is a fourth column, the logarithm of a zoom; M x 3 or
             M x 4, float32.
+        form: how the result is to lie in memory; by default as the images.
 
     Returns:
         M x C x H x W, differentiable once in ``poses``.
     """
-    moved: Tensor = _Warp.apply(images.contiguous(), poses.contiguous())  # type: ignore[no-untyped-call]
+    moved: Tensor = _Warp.apply(  # type: ignore[no-untyped-call]
+        images.contiguous(), poses.contiguous(), form or Form(images.dtype)
+    )
     return moved
 
 
 class _Warp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, poses: Tensor) -> Tensor:
+    def forward(ctx: Any, images: Tensor, poses: Tensor, form: Form) -> Tensor:
         ctx.save_for_backward(images, poses)
         count, channels, height, width = images.shape
-        out = images.new_empty((len(poses), channels, height, width))
+        out = form.empty(images, (len(poses), channels, height, width))
         block = 256  # few registers: many programs gather at once
         blocks = triton.cdiv(height * width, block)
         with torch.cuda.device_of(images):
             _warp[(len(poses), blocks)](
-                images, poses, out, count, poses.shape[1], channels, height, width, block
+                images,
+                poses,
+                out,
+                count,
+                poses.shape[1],
+                channels,
+                height,
+                width,
+                block,
+                form.channels_last,
             )
         return out
 
@@ -228,7 +251,7 @@ class _Warp(torch.autograd.Function):
                 1024,
                 num_warps=8,
             )
-        return None, out
+        return None, out, None
 
 
 @triton.jit
@@ -276,6 +299,7 @@ def _resample(
     OUT_WIDTH: tl.constexpr,
     NEAREST: tl.constexpr,  # 0 for affine maps
     BLOCK: tl.constexpr,
+    CHANNELS_LAST: tl.constexpr,
 ):
     move = tl.program_id(0).to(tl.int64)
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -286,8 +310,8 @@ def _resample(
     for channel in range(CHANNELS):
         image = images + ((move % count) * CHANNELS + channel) * (HEIGHT * WIDTH)
         value = _bilinear(image, row, column, bottom_part, right_part, inside, HEIGHT, WIDTH)
-        place = out + (move * CHANNELS + channel) * (OUT_HEIGHT * OUT_WIDTH) + pixel
-        tl.store(place, value, mask=inside)
+        place = _place(move, channel, pixel, CHANNELS, OUT_HEIGHT * OUT_WIDTH, CHANNELS_LAST)
+        tl.store(out + place, value, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -362,27 +386,37 @@ def _gradient_of_maps(
 
 
 def resample_black_bilinear(
-    images: Tensor, maps: Tensor, window: Window, *, nearest: float = 0.0
+    images: Tensor,
+    maps: Tensor,
+    window: Window,
+    *,
+    nearest: float = 0.0,
+    form: Form | None = None,
 ) -> Tensor:
     """As ``resample_window``, for images in float32 and without a gradient, on a GPU.
 
     Maps are projective where ``nearest`` is above 0: what is less deep is shown as if it were so.
     """
-    moved: Tensor = _Resample.apply(images.contiguous(), maps.contiguous(), window, nearest)  # type: ignore[no-untyped-call]
+    moved: Tensor = _Resample.apply(  # type: ignore[no-untyped-call]
+        images.contiguous(), maps.contiguous(), window, nearest, form or Form(images.dtype)
+    )
     return moved
 
 
 class _Resample(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, maps: Tensor, window: Window, nearest: float) -> Tensor:
+    def forward(
+        ctx: Any, images: Tensor, maps: Tensor, window: Window, nearest: float, form: Form
+    ) -> Tensor:
         ctx.save_for_backward(images, maps)
         ctx.window, ctx.nearest = window, nearest
-        out = images.new_empty((len(maps), images.shape[1], window.height, window.width))
+        shape = (len(maps), images.shape[1], window.height, window.width)
+        out = form.empty(images, shape)
         block = 256  # few registers: many programs gather at once
         blocks = triton.cdiv(window.height * window.width, block)
         with torch.cuda.device_of(images):
             _resample[(len(maps), blocks)](
-                images, maps, out, *_numbers(images, window), nearest, block
+                images, maps, out, *_numbers(images, window), nearest, block, form.channels_last
             )
         return out
 
@@ -402,7 +436,7 @@ class _Resample(torch.autograd.Function):
                 1024,
                 num_warps=8,
             )
-        return None, out, None, None
+        return None, out, None, None, None
 
 
 def _numbers(images: Tensor, window: Window) -> tuple[float, ...]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from upright.pose import Pose
 
-__all__ = ["Room", "Tiles", "images_at_once", "is_capturing", "is_out_of_memory"]
+__all__ = [
+    "Answer",
+    "Memory",
+    "Room",
+    "Tiles",
+    "images_at_once",
+    "is_capturing",
+    "is_out_of_memory",
+]
 
 _PATIENCE = 8
 _PAUSES_SECONDS = (0.0, 0.02, 0.1, 0.3)
@@ -96,6 +105,32 @@ class Room:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """The values of one tile, tries x images, and where a gradient was asked, their slopes."""
+
+    value: Tensor
+    slope: Tensor | None = None
+
+    def at(self, positions: Tensor) -> Tensor:
+        """Give the values: where there are slopes, as the linear function that has both.
+
+        The model's graph is freed with its tile, and memory stays bounded by one.
+        """
+        if self.slope is None:
+            return self.value
+        linear = (self.slope * (positions - positions.detach())).sum(-1)
+        return self.value + linear.to(self.value)
+
+
+class Memory(Protocol):
+    """What was answered about some poses before, by tries and rows of images."""
+
+    def recall(self, tries: slice, rows: slice) -> Answer | None: ...
+
+    def keep(self, tries: slice, rows: slice, answer: Answer) -> None: ...
+
+
+@dataclass(frozen=True)
 class Tiles:
     """A score (see ``attacks.Score``) of so many images, never of more at once than there is room.
 
@@ -110,58 +145,66 @@ class Tiles:
     same shape, or (tries, 1) where all images share them."""
     done: Callable[[int], None] = lambda _: None
     """Told of the images of each tile that fitted."""
+    memory: Memory | None = None
+    """What need not be asked again, if anything is remembered."""
 
     def __call__(self, pose: Pose) -> Tensor:
         pose = pose.to(self.device)  # once: a copy from the host waits
         if pose.values.requires_grad and len(pose.shape) > 1:
             pose = pose.like(pose.values.expand(-1, self.count, -1))  # each image has its own slope
         tries = pose.like(pose.values.reshape(-1, *pose.values.shape[-2:]))
-        values = self._block(tries, 0, self.count)
+        values = self._block(tries, 0, 0, self.count)
         return values.reshape(*pose.shape[:-1], *values.shape[1:])
 
-    def _block(self, poses: Pose, start: int, stop: int) -> Tensor:
-        """Score the images from start to stop: tries x images.
+    def _block(self, poses: Pose, first: int, start: int, stop: int) -> Tensor:
+        """Score the images from start to stop, from a first try on: tries x images.
 
         Images stay in their order, with all tries for one after another: none has to be copied.
         """
         batch, count = self.room.batch_size, stop - start
         if count > batch:
             edges = range(start, stop, batch)
-            parts = [self._block(poses, edge, min(edge + batch, stop)) for edge in edges]
+            parts = [self._block(poses, first, edge, min(edge + batch, stop)) for edge in edges]
             return torch.cat(parts, 1)
         if len(poses) * count > batch and len(poses) > 1:
-            groups = poses.split(max(1, batch // count))
-            return torch.cat([self._block(group, start, stop) for group in groups])
+            groups = poses.split(each := max(1, batch // count))
+            edges = range(first, first + len(poses), each)
+            parts = [self._block(*at, start, stop) for at in zip(groups, edges, strict=True)]
+            return torch.cat(parts)
         own = poses if poses.shape[-1] == 1 else poses[:, start:stop]
-        values = self._try(own, slice(start, stop), len(poses) * count)
-        return self._block(poses, start, stop) if values is None else values
+        tries, rows = slice(first, first + len(poses)), slice(start, stop)
+        answer = None if self.memory is None else self.memory.recall(tries, rows)
+        if answer is not None:
+            self.done(len(poses) * count)
+            return answer.at(own.values)
+        answer = self._try(own, rows, len(poses) * count)
+        if answer is None:
+            return self._block(poses, first, start, stop)
+        if self.memory is not None:
+            self.memory.keep(tries, rows, answer)
+        return answer.at(own.values)
 
-    def _try(self, poses: Pose, rows: slice, images: int) -> Tensor | None:
+    def _try(self, poses: Pose, rows: slice, images: int) -> Answer | None:
         """Score one tile of so many images; None where they did not fit."""
         try:
-            values = self._tile(poses, rows)
+            answer = self._tile(poses, rows)
         except Exception as error:  # of any kind: a runtime's own need not be a RuntimeError
             self.room.make_room(images, error)
             return None
         self.room.fitted(images)
         self.done(images)
-        return values
+        return answer
 
-    def _tile(self, poses: Pose, rows: slice) -> Tensor:
-        """Score one tile; where a gradient is asked, it is taken at once.
-
-        The result then is the linear function that has the value and the gradient of the score: the
-        model's graph is freed with its tile, and memory stays bounded by one.
-        """
+    def _tile(self, poses: Pose, rows: slice) -> Answer:
+        """Score one tile; where a gradient is asked, it is taken at once."""
         positions = poses.values
         wants_gradient = torch.is_grad_enabled() and positions.requires_grad
         here = positions.detach().requires_grad_(wants_gradient)
         value = self.values(poses.like(here), rows)
         if not (wants_gradient and value.requires_grad):
-            return value.detach()
+            return Answer(value.detach())
         (slope,) = torch.autograd.grad(value.sum(), here)
-        linear = (slope * (positions - here.detach())).sum(-1)
-        return value.detach() + linear.to(value)
+        return Answer(value.detach(), slope)
 
 
 def is_out_of_memory(error: Exception) -> bool:

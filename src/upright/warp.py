@@ -27,7 +27,7 @@ from upright.resample import (
     levels_of,
     resample_window,
 )
-from upright.window import Window
+from upright.window import Form, Window
 
 __all__ = [
     "FILLS",
@@ -49,6 +49,8 @@ class Resampling:
     fill: Fill = "black"
     interpolation: Interpolation = "bilinear"
     view: int | None = None
+    form: Form | None = None
+    """How the result is to lie in memory; None for as the images do."""
 
     def __post_init__(self) -> None:
         check_fill(self.fill)
@@ -116,12 +118,17 @@ def _warp(images: Tensor, pose: Pose, resampling: Resampling, canvas: int = 0) -
         own = values[..., stage.columns]
         if stage.is_spatial:
             part = window if stage is last else window.around(exact)
-            moved = _moved(moved, stage, own, part, resampling)
+            way = resampling if stage is last else replace(resampling, form=None)
+            moved = _moved(moved, stage, own, part, way)
         else:
             moved = stage.apply(moved, own[:, :, None, None, None])
     if not last.is_spatial:
         moved = window.cut(moved).expand(len(values), *[-1] * 4)
-    return moved.reshape(*leading, *moved.shape[1:]).to(images.dtype)
+    if resampling.form is not None:
+        moved = resampling.form.of(moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
+    else:
+        moved = moved.to(images.dtype)
+    return moved.reshape(*leading, *moved.shape[1:])
 
 
 def warp_all(images: Tensor, poses: Pose, **way: Any) -> Tensor:
@@ -142,7 +149,7 @@ def _moved(
     """Resample images, 1 or tries x N x C x H x W, by poses, tries x N or 1 x axes."""
     tries, count = len(values), images.shape[1]
     fill = resampling.fill
-    black = resampling if fill in FILLS else replace(resampling, fill="black")
+    black = resampling if fill in FILLS else replace(resampling, fill="black", form=None)
     if values.shape[1] == count:
         source, poses = images.flatten(0, 1), values.flatten(0, 1)
     elif images.is_cuda:  # one grid has fewer places than a GPU has threads
@@ -164,14 +171,14 @@ def _resampled(
     """Resample images in turn, one for each pose: image 0, 1, ..., and again from 0 on."""
     fill, interpolation = resampling.fill, resampling.interpolation
     if interpolation == "bilinear-twice":
-        once = replace(resampling, interpolation="bilinear")
+        once = replace(resampling, interpolation="bilinear", form=None)
         return _resampled_twice(images, stage, values, window, once)
     whole = window == replace(Window.of(images), size=window.size)
     usual = fill == "black" and interpolation == "bilinear" and has_kernel(images)
     if stage.is_similar and whole and usual:
         from upright.resample_kernels import move_alike
 
-        return move_alike(images, values)
+        return move_alike(images, values, resampling.form)
     return resample_window(
         images,
         stage.inverse_matrix(values, window.size),
@@ -179,6 +186,7 @@ def _resampled(
         fill=fill,
         interpolation=interpolation,
         projective=stage.is_projective,
+        form=resampling.form,
     )
 
 

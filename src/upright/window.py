@@ -1,12 +1,14 @@
-"""The part of an image that a model sees."""
+"""The part of an image that a model sees, and how it lies in memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-__all__ = ["Window"]
+__all__ = ["Form", "Window"]
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,20 @@ class Window:
         rows = slice(self.top, self.top + self.height)
         # Some kernels of networks read images as one block.
         return images[..., rows, self.left : self.left + self.width].contiguous()
+
+
+class Form(NamedTuple):
+    """How images lie in memory, such as a network takes them."""
+
+    dtype: torch.dtype
+    channels_last: bool = False
+
+    def of(self, images: Tensor) -> Tensor:
+        """Give images so, N x C x H x W, as they are where they lie so."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return images.to(self.dtype).contiguous(memory_format=layout)
+
+    def empty(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Give room for images of a shape."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return torch.empty(shape, dtype=self.dtype, device=like.device, memory_format=layout)

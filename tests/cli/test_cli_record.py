@@ -269,3 +269,51 @@ def test_a_file_that_cannot_be_written_is_named_before_anything_is_evaluated(run
     code, err = upright_evaluate(run.path, *OPTIONS)
     assert code == 2
     assert err.startswith("upright: error: out/records.jsonl cannot be written")
+
+
+def test_a_record_of_a_random_part_is_not_one_of_the_whole(run, upright_evaluate):
+    options = [*OPTIONS[:4], "--limit", "60", "--device", "cpu"]
+    for part in ([], ["--sample", "20"], ["--minutes", "9", "--sample", "20"], ["--minutes", "9"]):
+        assert upright_evaluate(run.path, *options, *part) == (0, "")
+    whole, sample, same, in_time = recorded()
+    assert "sample" not in whole.evaluation
+    assert (sample.evaluation["sample"], sample.images) == (20, 20)
+    assert sample.key == same.key
+    assert sample.measured == same.measured
+    # The poses of wo-2 are drawn by place: in another order they are others.
+    assert (in_time.evaluation["sample"], in_time.images) == (60, 60)
+    assert in_time.measured["grid-3x3x3"] == whole.measured["grid-3x3x3"]
+    assert len({whole.key, sample.key, in_time.key}) == 3
+    assert in_time.data_digest == whole.data_digest != sample.data_digest
+    assert not cells.is_whole(replace(sample, evaluation=sample.evaluation | {"limit": None}))
+
+
+def test_in_time_and_under_a_grid_a_random_order_is_no_other_question(run, upright_evaluate):
+    grid = [*OPTIONS[:2], "--limit", "20", "--device", "cpu"]
+    for part in ([], ["--minutes", "9"]):
+        assert upright_evaluate(run.path, *grid, *part) == (0, "")
+    whole, in_time = recorded()
+    assert in_time.key == whole.key
+
+
+def test_the_table_and_the_json_say_of_how_many_images(run, upright_evaluate, capsys):
+    command = ["evaluate", str(run.path), "--data", "glyphs", "--attack", "wo-2", "--device", "cpu"]
+    part = ["--limit", "30", "--sample", "12", "--details", "--json", "result.json"]
+    upright_evaluate(run.path, *OPTIONS)  # in this folder
+    assert main([*command, *part]) == 0
+    assert "12 of 30 images, drawn at random" in capsys.readouterr().out
+    result = json.loads(Path("result.json").read_text())
+    assert (result["images"], result["of_images"], result["options"]["sample"]) == (12, 30, 12)
+    assert len(result["details"]["places"]) == 12
+    data = load_data("glyphs", limit=30)
+    places = torch.tensor(result["details"]["places"])
+    assert result["data_digest"] == data.take(places).digest()
+    low, high = result["attacks"]["wo-2"]["interval"]
+    assert low <= result["attacks"]["wo-2"]["accuracy"] <= high
+
+
+def test_the_explorer_needs_all_images(run, upright_evaluate):
+    for part in (["--sample", "5"], ["--minutes", "1"]):
+        code, said = upright_evaluate(run.path, *OPTIONS, *part, "--save", "saved")
+        assert code == 2
+        assert "leave out --sample and --minutes, or --save" in said

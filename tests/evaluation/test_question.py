@@ -25,6 +25,7 @@ CHANGED: dict[str, Any] = {
     "top": 2,
     "include_identity": True,
     "limit": 3,
+    "sample": 3,
     "seed": 7,
     "drawn_seed": 7,
     "split": "train",

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import torch
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import presence_of_element_located
+from selenium.webdriver.support.wait import WebDriverWait
 
 from browser import DESKTOP, prefer, set_size
 from upright import Pose, warp
@@ -17,7 +19,9 @@ def open_page(driver, address):
     set_size(driver, DESKTOP)
     prefer(driver, "light")
     driver.get(address)
-    find(driver, "#thumbs button").click()
+    # Photographs are decoded first.
+    first = (By.CSS_SELECTOR, "#thumbs button")
+    WebDriverWait(driver, 20).until(presence_of_element_located(first)).click()
 
 
 def find(page, selector):

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -24,7 +25,7 @@ from upright.models.resnet import ResNet
 from upright.resample import NEAREST, pixels_of, resample
 from upright.resample_kernels import move_alike, resample_black_bilinear
 from upright.train.batch_kernels import take_rows
-from upright.window import Window
+from upright.window import Form, Window
 
 
 def few_programs(*kernel: Any, **layer: Any) -> Tile:
@@ -95,7 +96,19 @@ def warps(images: Tensor, _ways: Tensor) -> dict[str, float]:
         (exact, slope), (moved, gradient) = results
         found |= {name: relative(moved, exact), f"{name}, gradient": relative(gradient, slope)}
     still = move_alike(images, torch.zeros(2, 3))
+    found |= forms(lambda form: move_alike(images, drawn.values, form))
     return found | {"unmoved": float((still - images).abs().max())}
+
+
+def forms(move: Callable[[Form | None], Tensor]) -> dict[str, float]:
+    """How far images that are written as a network takes them are from those brought there."""
+    found, plain = {}, move(None)
+    for form in (Form(torch.float32, channels_last=True), Form(torch.float16, channels_last=True)):
+        moved = move(form)
+        lies = moved.is_contiguous(memory_format=torch.channels_last)
+        same = lies and moved.dtype == form.dtype and moved.equal(form.of(plain))
+        found[f"unmoved, written as {form.dtype}"] = 0.0 if same else 1.0
+    return found
 
 
 def warp_in_turn(images: Tensor, poses: Pose) -> Tensor:
@@ -125,6 +138,8 @@ def maps(images: Tensor, _ways: Tensor) -> dict[str, float]:
     steep = torch.eye(3).repeat(2, 1, 1)
     steep[:, 2, 0] = torch.tensor([0.4, -0.7])
     window = Window.of(images)
+    through = rigid(3, 200).chain.inverse_matrix(torch.rand(6, 3), window.size)
+    found |= forms(lambda form: resample_black_bilinear(images, through, window, form=form))
     return found | compared("behind the viewer", images, steep, window, projective=True)
 
 

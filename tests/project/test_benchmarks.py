@@ -151,14 +151,16 @@ def test_foolbox_translates_before_it_rotates() -> None:
     torch.testing.assert_close(foolbox_moved(image, 3, -1.5, 20), expected, atol=1e-4, rtol=0)
 
 
-def test_on_foolboxs_poses_we_answer_as_foolbox_for_every_image() -> None:
+@pytest.mark.parametrize("limits", [{}, {"shift_px": 4.5, "turns": 7}])
+def test_on_foolboxs_poses_we_answer_as_foolbox_for_every_image(limits: dict[str, Any]) -> None:
     rivals, comparison = rivals_with("foolbox"), load("comparison")
     data = load_data("glyphs", limit=16)
     model, images = some_network(), data.images.float() / 255
     labels = model(images).argmax(1)
-    answer = rivals.foolbox_answer(model, images, labels)
+    answer = rivals.foolbox_answer(model, images, labels, **limits)
     assert 0 < answer.correct.sum() < len(labels)
-    ours = evaluate(model, (images, labels), attacks=[comparison.Listed(rivals.foolbox_poses())])
+    poses = comparison.Listed(rivals.foolbox_poses(**limits))
+    ours = evaluate(model, (images, labels), attacks=[poses])
     assert torch.equal(ours.attacks["listed"].correct, answer.correct)
 
 
@@ -275,3 +277,38 @@ def test_methods_are_compared_under_the_attacks_that_are_asked_for(
     measured = [record.measured for record in RecordFolder(tmp_path / "results").read()]
     assert [set(each) for each in measured] == [{"nat", "grid-3x3x3", "refine-20"}] * 2
     assert "refine-20" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("gpu_photographs", ("--device", "cpu")), ("cpu_photographs", ("--rounds", "1"))],
+)
+def test_what_photographs_cost_is_measured(
+    name: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    threads = torch.get_num_threads()
+    try:
+        load(name).main(["--tiny", *options, "--json", str(tmp_path / "figures.json")])
+    finally:
+        torch.set_num_threads(threads)
+    assert "ratio" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    costs = figures.get("evaluations") or figures["costs"]
+    assert len(costs) >= 4
+    # Natural, a grid of three, and the looks at the model before.
+    assert all(each["passes"] >= 4 * 2 for each in costs)
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("mobilenet", 4.23), ("resnet50", 25.56), ("efficientnet_lite0", 4.65), ("vit_b16", 86.57)],
+)
+def test_networks_for_photographs_have_the_weights_that_are_published(
+    name: str, millions: float
+) -> None:
+    with torch.device("meta"):
+        network = getattr(load("photograph_networks"), name)()
+        logits = network.eval()(torch.zeros(2, 3, 224, 224))
+    assert logits.shape == (2, 1000)
+    count = sum(weight.numel() for weight in network.parameters())
+    assert count / 1e6 == pytest.approx(millions, abs=0.01)

@@ -37,6 +37,7 @@ UNLIKE: dict[str, tuple[Any, str]] = {
     "view": (24, "view of 24 px"),
     "split": ("train", "train images"),
     "limit": (100, "the first 100 images"),
+    "sample": (100, "100 images drawn at random"),
     "resize": (64, "resized to 64 px"),
     "center_crop": (56, "cropped to 56 px"),
     "weights": ("bfloat16", "weights rounded to bfloat16"),

@@ -35,8 +35,6 @@ _FIRST_STEP, _SHRINKAGE = 0.25, 0.48
 of it: not a half, or steps from neighbours would meet."""
 _SIZES = 8
 """Boxes that have shrunk as often wait until all others have."""
-_AT_ONCE = 4
-"""Boxes that are chosen by one look at all: soon there are more sizes than that."""
 _BEYOND = 1.25
 """The covering is of a box so much larger; what lies outside the space moves onto its faces."""
 _INWARD = 0.7
@@ -96,7 +94,7 @@ class Boxes(Rounds):
     """The size whose best box is divided next."""
 
     def propose(self) -> Pose | None:
-        tried, steps = len(self.scores), len(_directions(len(self._wide)))
+        tried, steps = len(self.scores), 2 * len(self._wide)
         left = self.passes - tried
         if left <= 0 or (tried and not steps):
             return None
@@ -198,59 +196,44 @@ class Boxes(Rounds):
         return poses, sizes, own[:, None].expand_as(sizes)
 
     def _divided(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Divide so many boxes: a step along each direction, and the sizes that result."""
+        """Divide so many boxes: a step either way along each axis, and the sizes that result."""
         chosen = self._due(count)
         sizes = self.sizes.gather(0, chosen) + 1
         self.sizes = self.sizes.scatter(0, chosen, sizes)
         middles = self.poses.gather(0, chosen[..., None].expand(-1, -1, self.poses.shape[-1]))
-        steps = _step((sizes - 1).to(middles))[..., None]
-        directions = _directions(len(self._wide)).to(middles)
-        poses = [self._moved(middles, direction * steps) for direction in directions]
-        return torch.cat(poses), sizes.repeat(len(poses), 1), chosen.repeat(len(poses), 1)
+        steps = _step((sizes - 1).to(middles))
+        ways = [(axis, way) for axis in self._wide for way in (1, -1)]
+        poses = [self._moved(middles, axis, way * steps) for axis, way in ways]
+        return torch.cat(poses), sizes.repeat(len(ways), 1), chosen.repeat(len(ways), 1)
 
     def _due(self, count: int) -> Tensor:
-        """The boxes to divide: the best of each size in turn, as often as it takes."""
-        scores, chosen = self.scores, list[Tensor]()
-        for begin in range(0, count, _AT_ONCE):
-            some = self._best_of_sizes(scores)[: min(_AT_ONCE, count - begin)]
-            scores = scores.scatter(0, some, -math.inf)
-            chosen.append(some)
-        self.turn = (self.turn + count) % _SIZES
-        return torch.cat(chosen)
-
-    def _best_of_sizes(self, scores: Tensor) -> Tensor:
-        """The best box of each size, in turn.
+        """The boxes to divide: the best of each size in turn, then the second best, and so on.
 
         Those that do not beat every larger box wait, and so do the smallest.
         """
-        sizes = self.sizes.clamp(max=_SIZES)
-        best = torch.stack(
-            [scores.masked_fill(sizes != size, -math.inf).argmax(0) for size in range(_SIZES + 1)]
-        )
-        size = torch.arange(_SIZES + 1, device=best.device)[:, None]
-        there = sizes.gather(0, best) == size
-        found = scores.gather(0, best).masked_fill(~there, -math.inf)
-        larger = found.cummax(0).values.roll(1, 0)
-        larger[0] = -math.inf
-        wait = (found <= larger) + (size == _SIZES) + 2 * (found == -math.inf)
-        key = (wait * _SIZES + (self.turn - size) % _SIZES) * 2 + (size == _SIZES)  # none equal
-        return best.gather(0, key.argsort(0))
+        best = self.scores.argsort(dim=0, descending=True, stable=True)
+        few = self.sizes.gather(0, best).to(torch.uint8)  # a byte is sorted sooner
+        order = best.gather(0, few.argsort(dim=0, stable=True))
+        sizes, scores = self.sizes.gather(0, order), self.scores.gather(0, order)
+        places = torch.arange(len(order), device=order.device)[:, None].expand_as(order)
+        begins = torch.cat((sizes[:1] < 0, sizes[1:] > sizes[:-1]))
+        start = (places * begins).cummax(0).values  # where the boxes of this size begin
+        highest = scores.cummax(0).values.gather(0, (start - 1).clamp(min=0))
+        wait = ((start > 0) & (scores <= highest)) + 2 * (sizes >= _SIZES)
+        key = (wait * len(order) + places - start) * _SIZES + (self.turn - sizes) % _SIZES
+        self.turn = (self.turn + count) % _SIZES
+        first = (key * len(order) + places).topk(count, dim=0, largest=False).indices  # none equal
+        return order.gather(0, first)
 
-    def _moved(self, middles: Tensor, parts: Tensor) -> Tensor:
-        """Poses moved by these parts of the ranges of the axes that leave room."""
-        low, high = middles.new_tensor(self.space.limits)[self._wide].unbind(-1)
-        old, steps = middles[..., self._wide], parts * (high - low)
+    def _moved(self, middles: Tensor, axis: int, steps: Tensor) -> Tensor:
+        """Poses moved along an axis by these parts of its range."""
+        low, high = self.space.limits[axis]
+        old, steps = middles[..., axis], steps * (high - low)
         new = (old + steps).clamp(low, high)
         inward = (old - _INWARD * steps).clamp(low, high)
         poses = middles.clone()
-        poses[..., self._wide] = torch.where(new == old, inward, new)
+        poses[..., axis] = torch.where(new == old, inward, new)
         return poses
-
-
-def _directions(axes: int) -> Tensor:
-    """Unit vectors, directions x axes: either way along each axis."""
-    ways = torch.eye(axes, dtype=torch.float64)
-    return torch.stack((ways, -ways), 1).flatten(0, 1)
 
 
 def _step(size: Tensor) -> Tensor:

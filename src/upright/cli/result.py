@@ -54,6 +54,7 @@ def _classes(evaluation: Evaluation, names: tuple[str, ...]) -> list[dict[str, o
 
 def _details(evaluation: Evaluation) -> dict[str, object]:
     return {
+        **({} if evaluation.places is None else {"places": evaluation.places.tolist()}),
         "labels": evaluation.labels.tolist(),
         "natural_correct": evaluation.natural_correct.tolist(),
         "natural_loss": evaluation.natural_loss.tolist(),

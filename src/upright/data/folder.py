@@ -21,6 +21,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from upright.data.being_read import BeingRead
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_set
 from upright.data.unpacked_size import check_unpacked_size
@@ -54,6 +55,19 @@ def read_folder(
         center_crop: Side in pixels of the central square, cut after resizing; None for no crop.
         limit: Read only so many images, from each class in turn; None for all.
     """
+    data = _being_read(path, split=split, resize=resize, center_crop=center_crop, limit=limit)
+    return LabelledImages(data.images, data.labels, data.classes)
+
+
+def _being_read(
+    path: str | Path,
+    *,
+    split: Split,
+    resize: int | None,
+    center_crop: int | None,
+    limit: int | None,
+) -> BeingRead:
+    """As ``read_folder``, but of the images only the first is read yet."""
     for name, side in (("resize", resize), ("center_crop", center_crop), ("limit", limit)):
         if side is not None and side < 1:
             raise ValueError(f"{name} is {side}: give at least 1, or leave it out")
@@ -68,8 +82,18 @@ def read_folder(
             f"{parts[split]}: no images in its sub-folders; put those of each class into one"
         )
     labels = torch.tensor([entry.label for entry in entries])
-    images = _read_all([entry.path for entry in entries], resize, center_crop)
-    return LabelledImages(images, labels, tuple(classes))
+    paths = [entry.path for entry in entries]
+    for each in paths:  # what cannot be opened is said now, and not after hours
+        open_picture(each).close()
+    first = _read_image(paths[0], resize, center_crop)
+    _check_unpacked_size(paths, first.numel() * len(paths))
+
+    def read_one(place: int) -> Tensor:
+        image = _read_image(paths[place], resize, center_crop)
+        _check_same_size(paths[place], image, paths[0], first)
+        return image
+
+    return BeingRead(read_one, first.shape, labels, tuple(classes))
 
 
 def _has_parts(location: str) -> bool:
@@ -83,7 +107,7 @@ def _has_parts(location: str) -> bool:
     about="a sub-folder for each class, or train/ and test/ with these",
 )
 def _folder(request: Request) -> LabelledImages:
-    return read_folder(
+    return _being_read(
         request.location,
         split=request.split,
         resize=request.resize,
@@ -151,21 +175,13 @@ def _in_turn(files: Sequence[Sequence[Path]]) -> list[_Entry]:
     ]
 
 
-def _read_all(paths: Sequence[Path], resize: int | None, crop: int | None) -> Tensor:
-    first = _read_image(paths[0], resize, crop)
-    _check_unpacked_size(paths, first.numel() * len(paths))
-    # Filled in place: a list of arrays and their stack would take twice the memory.
-    images = torch.empty((len(paths), *first.shape), dtype=torch.uint8)
-    for index, path in enumerate(paths):
-        image = _read_image(path, resize, crop) if index else first
-        if image.shape != first.shape:
-            raise ValueError(
-                f"{path} is {_size(image)} px, {paths[0]} is {_size(first)} px;"
-                " bring all to one size: resize and center_crop in Python, --resize and"
-                " --center-crop on the command line"
-            )
-        images[index] = image
-    return images
+def _check_same_size(path: Path, image: Tensor, first_path: Path, first: Tensor) -> None:
+    if image.shape != first.shape:
+        raise ValueError(
+            f"{path} is {_size(image)} px, {first_path} is {_size(first)} px;"
+            " bring all to one size: resize and center_crop in Python, --resize and"
+            " --center-crop on the command line"
+        )
 
 
 def _check_unpacked_size(paths: Sequence[Path], needed_bytes: int) -> None:

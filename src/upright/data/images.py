@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 __all__ = ["LabelledImages"]
+
+
+_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +47,15 @@ class LabelledImages(Dataset[tuple[Tensor, int]]):
         if count < 1:
             raise ValueError(f"head({count}) holds no image: ask for at least 1")
         return LabelledImages(self.images[:count], self.labels[:count], self.classes)
+
+    def take(self, places: Tensor) -> LabelledImages:
+        """The images at these places, in their order, as a copy."""
+        return LabelledImages(self.images[places], self.labels[places], self.classes)
+
+    def read(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give the images at these places, in their order, and their labels, in batches."""
+        for some in places.split(_AT_ONCE):
+            yield self.images[some], self.labels[some]
 
     def digest(self) -> str:
         """SHA-256 of all images and labels."""

@@ -17,7 +17,16 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from upright.pictures import as_seen
 
-__all__ = ["Batch", "Data", "Indexed", "batches", "check_alike", "is_whole"]
+__all__ = [
+    "Batch",
+    "Data",
+    "InAnyOrder",
+    "Indexed",
+    "batches",
+    "check_alike",
+    "count_by_number",
+    "is_whole",
+]
 
 _IMAGES = ("pixel_values", "image", "img", "images")
 _LABELS = ("labels", "label", "target", "targets")
@@ -33,6 +42,16 @@ class Indexed(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+@runtime_checkable
+class InAnyOrder(Protocol):
+    """Data that read themselves, in the order that they are told: they may read ahead."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, places: Tensor, /) -> Iterator[tuple[Tensor, Tensor]]:
+        """Give batches of the images at these places, one after another, and their labels."""
 
 
 Data = (
@@ -55,10 +74,13 @@ class Batch(NamedTuple):
         )
 
 
-def batches(data: Data) -> Iterator[Batch]:
-    """Give data in batches, of whichever sizes they come in; samples are gathered."""
+def batches(data: Data, places: Tensor | None = None) -> Iterator[Batch]:
+    """Give data in batches, of whichever sizes they come in; samples are gathered.
+
+    With ``places``, the images that lie there, in their order.
+    """
     gathered: list[Batch] = []
-    for batch in map(_read, _items(data)):
+    for batch in map(_read, _items(data) if places is None else _at(data, places)):
         if batch.is_sample:
             gathered.append(batch)
             if len(gathered) == _GATHERED:
@@ -68,6 +90,35 @@ def batches(data: Data) -> Iterator[Batch]:
             yield _checked(batch)
     if gathered:
         yield _together(gathered)
+
+
+def count_by_number(data: Data) -> int:
+    """Count the images of data that give any of them by its number; others are refused."""
+    if is_whole(data):
+        return len(_read(data).labels)
+    source: Any = data
+    by_number = isinstance(source, InAnyOrder | Indexed)
+    if not by_number or isinstance(source, DataLoader | IterableDataset):
+        raise ValueError(
+            "a random part needs data that give any image by its number: give arrays, or a "
+            "Dataset; of a DataLoader that is its dataset"
+        )
+    if len(source) and not isinstance(source, InAnyOrder) and not _read(source[0]).is_sample:
+        raise ValueError(
+            "a random part needs data of single images, but these are batches: give arrays, or a "
+            "Dataset of samples"
+        )
+    return len(source)
+
+
+def _at(data: Any, places: Tensor) -> Iterator[Any]:
+    """Samples or batches of the images at some places, in their order."""
+    if is_whole(data):
+        whole = _checked(_read(data))
+        return (Batch(whole.images[some], whole.labels[some]) for some in places.split(_GATHERED))
+    if isinstance(data, InAnyOrder):
+        return data.read(places)
+    return (data[number] for number in places.tolist())
 
 
 def _checked(batch: Batch) -> Batch:
@@ -113,6 +164,8 @@ def _items(data: Any) -> Iterator[Any]:
         return iter([data])
     if isinstance(data, DataLoader):
         return _collated(data)
+    if isinstance(data, InAnyOrder):
+        return data.read(torch.arange(len(data)))
     # By number, where that can be: not all that have a length say by an IndexError where they end.
     if isinstance(data, Indexed) and not isinstance(data, IterableDataset):
         return (data[number] for number in range(len(data)))

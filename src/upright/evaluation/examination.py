@@ -12,12 +12,12 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import CandidateSearch, RoundSearch, pick_worst
+from upright.evaluation.journal import Begun, Journal
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
     Move,
     Predictor,
-    SeenClasses,
     WorstLoss,
     is_fooled,
     loss_of,
@@ -25,9 +25,12 @@ from upright.evaluation.score import (
     or_as_it_is,
     severity,
 )
+from upright.evaluation.seen import SeenClasses
 from upright.evaluation.state import Piece, State, checksum
+from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
+from upright.evaluation.time_limit import TimeLimit
 from upright.fooled import pack_bits
 from upright.pose import Pose
 from upright.ranks import Ranks
@@ -35,7 +38,7 @@ from upright.space import Space
 from upright.tiles import Room, images_at_once
 from upright.warp import Resampling, warp
 
-__all__ = ["Examination"]
+__all__ = ["Examination", "prepared"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
@@ -52,38 +55,42 @@ class Examination:
     predictor: Predictor
     move: Move
     kept: State
+    files: StateFiles
     classes: int = 0
     hardest: dict[str, HardestFirst] = field(default_factory=dict)
     cut_at: int | None = None
     labels_seen: set[int] = field(default_factory=set)
+    places: Tensor | None = None
+    """Of images in the data, in the order in which they come; None for that of the data."""
+    time_limit: TimeLimit = field(default_factory=TimeLimit)
     space: Space | None = None
     """With limits that fit the images, once there were any."""
 
-    def unfinished(
-        self, source: Iterator[Chunk], device: torch.device | None, ranks: Ranks
-    ) -> Iterator[Chunk]:
-        """Pass on the chunks still to be measured, checked and on the device.
+    def unfinished(self, source: Iterator[tuple[Chunk, Chunk]], ranks: Ranks) -> Iterator[Chunk]:
+        """Pass on the chunks still to be measured, of those that ``prepared`` gives.
 
         Of several ranks each gets the next one when it asks for it: none waits for a slower one.
+        What one has got it measures, also beyond the time limit: no chunk before the last of those
+        that are measured is left out.
         """
         known, claims = dict(self.kept.pieces), ranks.claims()
-        mine, turn = next(claims), 0
-        for chunk in source:
-            checks.check_layout(chunk.images)
-            checks.check_float_images(chunk.images)
-            checks.check_pixels(chunk.images)
-            place = device or chunk.images.device
-            placed = Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
+        mine, turn = -1, 0
+        for chunk, placed in source:
             if chunk.start == 0:
                 self._meet_model(placed)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
             self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
-            if piece is not None and piece.checksum != checksum(chunk):
+            before = piece or self.kept.begun.get(chunk.start)
+            if before is not None and before.checksum != checksum(chunk):
                 raise ValueError(_OTHER_DATA)
-            if piece is None and turn == mine:
-                yield placed
+            if piece is None and turn > mine:
+                if not self.time_limit.allows_more:
+                    return
                 mine = next(claims)
+            if piece is None and turn == mine:
+                with self.time_limit.at_work():
+                    yield placed
             else:
                 self.predictor.advance(len(chunk) * self.question.passes_per_image)
             turn += piece is None
@@ -100,7 +107,8 @@ class Examination:
         _check_identity(first, still, self.question)
         few = self.move(first, still)
         logits = self.predictor.peek(few)
-        checks.check_numbers(logits, lambda at: named_image(at[0], still[0]))
+        places = self._places(chunk)
+        checks.check_numbers(logits, lambda at: named_image(int(places[at[0]]), still[0]))
         checks.warn_if_probabilities(logits)
         checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
         self.classes = logits.shape[1]
@@ -120,7 +128,8 @@ class Examination:
 
     def measure(self, chunk: Chunk) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
-        piece, began = Piece(len(chunk)), time.perf_counter()
+        piece, journal = Piece(len(chunk)), self._journal(chunk)
+        began = _now(journal)
         space = self.question.space_for(chunk.images)
         score = WorstLoss(
             self.predictor,
@@ -129,18 +138,19 @@ class Examination:
             self.move,
             partial(severity, top=self.question.top),
             None if self.question.only_accuracy else SeenClasses(),
-            torch.arange(chunk.start, chunk.start + len(chunk), device=chunk.images.device),
+            self._places(chunk),
+            journal,
         )
         natural = score(space.zeros(1, 1))[0]
         piece.keep(
             labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
         )
         for name, attack in self.question.attacks.items():
-            began_attack, passes = time.perf_counter(), self.predictor.passes
+            began_attack, passes = _now(journal), self.predictor.passes
             generator = self.question.generator(attack, chunk.start)
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
-                hardest = self.hardest.setdefault(name, HardestFirst(poses, space))
+                hardest = self.hardest.setdefault(name, HardestFirst.guess(poses, space))
                 with_zero = self.question.include_identity or has_zero(poses)
                 fallen = is_fooled(natural) & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
@@ -151,9 +161,26 @@ class Examination:
             else:
                 self._keep_worst(piece, name, score.with_own_seen(), natural, space, generator)
             piece.totals[f"{name}/passes"] = self.predictor.passes - passes
-            piece.totals[f"{name}/seconds"] = time.perf_counter() - began_attack
-        piece.totals["seconds"] = time.perf_counter() - began
+            piece.totals[f"{name}/seconds"] = _now(journal) - began_attack
+        piece.totals["seconds"] = _now(journal) - began
         return piece
+
+    def _places(self, chunk: Chunk) -> Tensor:
+        """Where images lie in the data."""
+        stop = chunk.start + len(chunk)
+        places = torch.arange(stop) if self.places is None else self.places
+        return places[chunk.start : stop].to(chunk.images.device)
+
+    def _journal(self, chunk: Chunk) -> Journal | None:
+        """Note answers where there are files to keep them, and begin with those that these have."""
+        if self.files.path is None:
+            return None
+        begun = self.kept.begun.get(chunk.start)
+        if begun is None:
+            rates = {name: hardest.rates.clone() for name, hardest in self.hardest.items()}
+            begun = self.kept.begun[chunk.start] = Begun(checksum(chunk), hardest=rates)
+        self.hardest = {name: HardestFirst(rates.clone()) for name, rates in begun.hardest.items()}
+        return Journal(begun, lambda: self.files.save_begun(self.kept))
 
     def _keep_worst(
         self,
@@ -208,6 +235,21 @@ class Examination:
         if found.safe is not None and found.safe_early is not None:
             piece.keep(**{f"{name}/safe": found.safe, f"{name}/safe_early": found.safe_early})
         return found
+
+
+def prepared(source: Iterator[Chunk], device: torch.device | None) -> Iterator[tuple[Chunk, Chunk]]:
+    """Check chunks, and give each as it is and on the device; None for where it is."""
+    for chunk in source:
+        checks.check_layout(chunk.images)
+        checks.check_float_images(chunk.images)
+        checks.check_pixels(chunk.images)
+        place = device or chunk.images.device
+        yield chunk, Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
+
+
+def _now(journal: Journal | None) -> float:
+    """The time in seconds, with what remembered answers took when they were asked for."""
+    return time.perf_counter() + (0.0 if journal is None else journal.earlier_seconds)
 
 
 def _on_canvas(images: Tensor, question: Question) -> Tensor:

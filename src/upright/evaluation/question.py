@@ -39,6 +39,8 @@ class Question:
     top: int = 1
     include_identity: bool = False
     limit: int | None = None
+    sample: int | None = None
+    """So many images, drawn at random; of those up to the limit, where there is one."""
     seed: int | None = None
     """Of the poses that attacks draw; None for a fixed one."""
     drawn_seed: int | None = None
@@ -53,7 +55,7 @@ class Question:
     """Of the network."""
 
     def __post_init__(self) -> None:
-        check_at_least_1(limit=self.limit, top=self.top, view=self.view)
+        check_at_least_1(limit=self.limit, sample=self.sample, top=self.top, view=self.view)
         for attack in self.attacks.values():
             attack.check_space(self.space)
         check_canvas(self.canvas)
@@ -119,6 +121,16 @@ class Question:
         """Give an attack's draws for the chunk that starts there, whatever ran before it."""
         return torch.Generator().manual_seed(seed_for(self._seed_of_draws, attack, start))
 
+    def places(self, count: int) -> Tensor | None:
+        """Give the places of the images to visit, of so many, in that order; None for all in turn.
+
+        It is a random order that the seed fixes: a smaller sample is the first of a larger one.
+        """
+        if self.sample is None:
+            return None
+        generator = torch.Generator().manual_seed(seed_for(self._seed_of_draws, "order", 0))
+        return torch.randperm(count, generator=generator)[: self.sample]
+
     @property
     def _seed_of_draws(self) -> int:
         """A seed draws as a generator with that seed does."""
@@ -127,12 +139,12 @@ class Question:
         return 0 if self.seed is None else _draw(torch.Generator().manual_seed(self.seed))
 
 
-LATER = later_defaults(Question, "top", "include_identity", "view")
+LATER = later_defaults(Question, "top", "include_identity", "view", "sample")
 """What the first states and records do not have, with what they had."""
 
 _RECORDED = (
     *("space", "split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas"),
-    *("view", "precision", "seed", "top", "include_identity"),
+    *("view", "precision", "seed", "top", "include_identity", "sample"),
 )
 
 

@@ -150,6 +150,10 @@ class Evaluation:
     """Whether it is of an ``Oracle``, and says nothing about a defence."""
     top: int = 1
     """Among how many of the largest logits the true class has to be for an answer to be right."""
+    places: Tensor | None = None
+    """Of a random part of the data: which images it has, int64, in the order of the data."""
+    of_images: int | None = None
+    """Out of how many images the part was drawn; None where it was not."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -158,7 +162,14 @@ class Evaluation:
         under = "".join(f", {name} {found.accuracy:.4f}" for name, found in self.attacks.items())
         of, note = f", top-{self.top}" if self.top > 1 else "", f"; {ORACLE}" if self.oracle else ""
         natural = f"natural {self.natural_accuracy:.4f}"
-        return f"Evaluation({len(self)} images{of}: {natural}{under}{note})"
+        return f"Evaluation({self.images_in_words}{of}: {natural}{under}{note})"
+
+    @property
+    def images_in_words(self) -> str:
+        """Say how many images there are, and of a random part, of how many."""
+        if self.of_images in (None, len(self)):
+            return f"{len(self)} images"
+        return f"{len(self)} of {self.of_images} images, drawn at random"
 
     @property
     def natural_accuracy(self) -> float:
@@ -182,7 +193,13 @@ class Evaluation:
             for name, result in self.attacks.items()
             if result.estimate is not None and result.estimate.in_words
         ]
-        return (*([ORACLE] if self.oracle else []), *notes, *estimates)
+        return (*([ORACLE] if self.oracle else []), *self._of_part, *notes, *estimates)
+
+    @property
+    def _of_part(self) -> list[str]:
+        if self.of_images in (None, len(self)):
+            return []
+        return [f"{self.images_in_words}: the intervals are where accuracy over all of them lies"]
 
     def per_class(self) -> list[ClassAccuracy]:
         """Give the accuracies of each class that has images, in the order of classes."""
@@ -201,6 +218,7 @@ class Evaluation:
         """Give the figures in a form that JSON holds; accuracies are fractions."""
         return {
             "images": len(self),
+            **({} if self.of_images is None else {"of_images": self.of_images}),
             "natural_accuracy": self.natural_accuracy,
             "natural_interval": _pair(self.natural_interval),
             "attacks": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,14 +15,17 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack
-from upright.evaluation.examination import Examination
+from upright.evaluation.ahead import one_ahead
+from upright.evaluation.batches import InAnyOrder, count_by_number, is_whole
+from upright.evaluation.examination import Examination, prepared
 from upright.evaluation.oracle import Oracle, oracle_in
 from upright.evaluation.question import Question
 from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
 from upright.evaluation.score import Move, Predictor
 from upright.evaluation.state import State
 from upright.evaluation.state_files import StateFiles
-from upright.evaluation.stream import Data, chunks, count_images, cuts
+from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
+from upright.evaluation.time_limit import TimeLimit
 from upright.fooled import FooledPoses
 from upright.modes import climbing
 from upright.pose import Pose
@@ -47,6 +51,8 @@ def evaluate(
     canvas: int = 0,
     view: int | None = None,
     limit: int | None = None,
+    sample: int | None = None,
+    minutes: float | None = None,
     batch_size: int | None = None,
     device: torch.device | str | None = None,
     generator: torch.Generator | None = None,
@@ -83,6 +89,12 @@ def evaluate(
         view: the model sees the central so many pixels of the moved image, so that where images are
             larger, what comes in is real. Parts of the image's size are then parts of this.
         limit: use the first so many images only; which these are depends on the order of the data.
+        sample: use so many images, drawn at random by the generator's seed; of those up to the
+            limit, where there is one. It needs data that give any image by its number.
+        minutes: visit images in a random order, that of ``sample``, and begin no more of them when
+            these minutes are about to be over. The result is of those that are done, a random part,
+            with 95 % intervals; with a ``state``, the next call goes on. The first few images are
+            always done.
         batch_size: at most so many images at once; fewer while they do not fit into memory.
         device: where to compute; unless told, where the model's parameters are, or else the data.
         generator: for attacks that draw poses. What is drawn for an image depends on the generator
@@ -103,6 +115,7 @@ def evaluate(
         canvas=canvas,
         view=view,
         limit=limit,
+        sample=sample,
         top=top,
         include_identity=include_identity,
     )
@@ -110,6 +123,7 @@ def evaluate(
         model,
         data,
         question,
+        minutes=minutes,
         batch_size=batch_size,
         device=device,
         state=state,
@@ -123,6 +137,7 @@ def examine(
     data: Data,
     question: Question,
     *,
+    minutes: float | None = None,
     batch_size: int | None = None,
     device: torch.device | str | None = None,
     state: Path | str | None = None,
@@ -131,9 +146,12 @@ def examine(
 ) -> Evaluation:
     """Measure what a question asks, as ``evaluate`` does; data and network are as it asks already.
 
-    All but the question says where and how to compute, on which no accuracy depends.
+    All but the question and the minutes says where and how to compute, on which no accuracy
+    depends.
     """
-    limit = question.limit
+    time_limit = TimeLimit.of_minutes(minutes)
+    part = _Part.of(data, question, random=minutes is not None)
+    limit, question = question.limit, part.question
     checks.check_at_least_1(batch_size=batch_size)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
@@ -143,20 +161,54 @@ def examine(
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
     with (
-        _bar(progress, count_images(data, limit), question) as advance,
+        _bar(progress, part.count(data), question) as advance,
         climbing(),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
-        examination = Examination(question, predictor, _move(oracle, question), kept)
-        examination.cut_at = limit if cuts(data, limit) else None
-        for chunk in examination.unfinished(chunks(data, limit), _device(model, device), ranks):
+        examination = Examination(question, predictor, _move(oracle, question), kept, files)
+        examination.time_limit, examination.places = time_limit, part.places
+        if part.places is None and cuts(data, limit):
+            examination.cut_at = limit
+        ready = prepared(part.chunks(data), _device(model, device))
+        # What is a user's own to read is read where the user calls.
+        ready = one_ahead(ready) if is_whole(data) or isinstance(data, InAnyOrder) else ready
+        for chunk in examination.unfinished(ready, ranks):
             piece = examination.measure(chunk)
             kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
             files.save(kept, chunk)
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _outcome(kept, question, examination.space, oracle=oracle is not None)
+    return _outcome(kept, part, examination.space, oracle=oracle is not None)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Which images are visited, in which order."""
+
+    question: Question
+    """With the size of the sample, where it is one."""
+    places: Tensor | None = None
+    """In the order of the visits; None for all in turn, up to the limit."""
+    of_images: int | None = None
+    """Out of how many they were drawn."""
+
+    @staticmethod
+    def of(data: Data, question: Question, *, random: bool) -> _Part:
+        if question.sample is None and not random:
+            return _Part(question)
+        count = count_by_number(data)
+        count = count if question.limit is None else min(count, question.limit)
+        asked = replace(question, sample=min(question.sample or count, count) or None)
+        return _Part(asked, asked.places(count), count)
+
+    def count(self, data: Data) -> int | None:
+        return count_images(data, self.question.limit) if self.places is None else len(self.places)
+
+    def chunks(self, data: Data) -> Iterator[Chunk]:
+        if self.places is None:
+            return chunks(data, self.question.limit)
+        return chunks(data, places=self.places, passes=self.question.passes_per_image)
 
 
 def _move(oracle: Oracle | None, question: Question) -> Move:
@@ -170,7 +222,10 @@ def _device(model: object, device: torch.device | str | None) -> torch.device | 
     if device is None and isinstance(model, torch.nn.Module):
         for parameter in model.parameters():
             return parameter.device
-    return None if device is None else torch.device(device)
+    place = None if device is None else torch.device(device)
+    if place is not None and str(place) == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())  # another thread has its own
+    return place
 
 
 @contextlib.contextmanager
@@ -188,13 +243,17 @@ def _bar(show: bool, images: int | None, question: Question) -> Iterator[Callabl
         yield lambda passes: bar.advance(task, passes)
 
 
-def _outcome(kept: State, question: Question, space: Space | None, *, oracle: bool) -> Evaluation:
+def _outcome(kept: State, part: _Part, space: Space | None, *, oracle: bool) -> Evaluation:
     """Put together what the pieces of a state say; ``oracle`` is whether they are of one.
 
     ``space`` is the question's with limits that fit the images, if there were any.
     """
     if space is None or not kept.pieces:
         raise ValueError("the data set is empty: there is nothing to evaluate")
+    question, places = part.question, part.places
+    if places is not None:
+        kept = kept.sorted(places)
+        places = places[: kept.pieces[0].images].sort().values
     return Evaluation(
         natural_correct=~kept.joined("natural_fooled"),
         natural_loss=kept.joined("natural_loss"),
@@ -204,6 +263,8 @@ def _outcome(kept: State, question: Question, space: Space | None, *, oracle: bo
         seconds=kept.total("seconds"),
         oracle=oracle,
         top=question.top,
+        places=places,
+        of_images=part.of_images,
     )
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
+from upright.evaluation.journal import Journal
+from upright.evaluation.seen import SeenClasses
 from upright.logits import Asker
 from upright.pose import Pose
 from upright.tiles import Room, Tiles
-from upright.warp import warp
+from upright.warp import Resampling, warp
+from upright.window import Form
 
 __all__ = [
     "Move",
     "Predictor",
-    "SeenClasses",
     "WorstLoss",
     "is_fooled",
     "loss_of",
@@ -96,6 +98,19 @@ class Predictor:
     def __call__(self, images: Tensor) -> Tensor:
         return self.ask(self.model, images)
 
+    def as_shown(self, move: Move, images: Tensor) -> Move:
+        """Let images be moved into the form in which the model takes them, where that can be."""
+        if not isinstance(move, Resampling):
+            return move
+        form = Form(self.ask.dtype_for(self.model) or images.dtype, self._channels_last)
+        return replace(move, form=None if form == Form(images.dtype) else form)
+
+    @cached_property
+    def _channels_last(self) -> bool:
+        """Whether the model's convolutions have their weights so, and would turn images round."""
+        weights = self.model.parameters() if isinstance(self.model, nn.Module) else ()
+        return any(map(_lies_channels_last, weights))
+
     def count(self, images: int) -> None:
         """Count what was asked, once there is an answer to work with."""
         self.passes += images
@@ -116,25 +131,6 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class SeenClasses:
-    """The class of every answer: what was seen at a worst pose need not be asked again."""
-
-    answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
-    """Of images by their rows: the severity, and the class of the largest logit."""
-
-    def class_at(self, severities: Tensor) -> Tensor | None:
-        """Give each image's class at its answer of this severity; None where one has no such."""
-        if not self.answers:
-            return None
-        rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
-        # Of all answers at once: each look at a mask waits for a GPU.
-        its = values == severities[rows]
-        found = torch.full_like(severities, -1, dtype=torch.int64)
-        found[rows[its]] = classes[its]
-        return found if (found >= 0).all() else None
-
-
-@dataclass(frozen=True)
 class WorstLoss:
     """A score (see ``attacks.Score``) for a chunk of images: the severity of the model's answer."""
 
@@ -148,10 +144,14 @@ class WorstLoss:
     """Where classes are kept, if they are."""
     places: Tensor | None = None
     """Of the images in the data."""
+    journal: Journal | None = None
+    """Where answers are noted, if an evaluation that is stopped is to go on."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        predictor, device = self.predictor, self.images.device
-        tiles = Tiles(predictor.room, len(self.images), device, self._of_tile, predictor.count)
+        predictor, device, room = self.predictor, self.images.device, self.predictor.room
+        journal = self.journal
+        noted = None if journal is None else journal.call(pose, self.places, self.seen)
+        tiles = Tiles(room, len(self.images), device, self._of_tile, predictor.count, noted)
         values = tiles(pose)
         check_numbers(values, partial(self._which, pose))
         return values
@@ -173,7 +173,8 @@ class WorstLoss:
 
     def predicted(self, pose: Pose) -> Tensor:
         """Ask for the class of the largest logit under a pose of each image."""
-        return replace(self, value=lambda logits, _: logits.argmax(1), seen=None)(pose)
+        asked = replace(self, value=lambda logits, _: logits.argmax(1), seen=None, journal=None)
+        return asked(pose)
 
     def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""
@@ -184,7 +185,7 @@ class WorstLoss:
     def _of_tile(self, pose: Pose, rows: slice) -> Tensor:
         """Give the values of one tile of poses and images."""
         images, labels = self.images[rows], self.labels[rows]
-        moved = self.move(images, pose)
+        moved = self.predictor.as_shown(self.move, images)(images, pose)
         asked = moved.flatten(0, -4)
         logits, tries = self.predictor(asked), len(asked) // len(labels)
         value = self.value(logits, labels.repeat(tries))
@@ -192,6 +193,13 @@ class WorstLoss:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
             self.seen.answers.append((row, value.detach(), logits.detach().argmax(1)))
         return value.reshape(moved.shape[:-3])
+
+
+def _lies_channels_last(weight: Tensor) -> bool:
+    """Whether it does, and could also lie otherwise, as weights of one pixel or channel cannot."""
+    if weight.ndim != 4 or weight.is_contiguous():
+        return False
+    return weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def named_image(place: int, pose: Pose) -> str:

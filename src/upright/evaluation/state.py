@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from upright.evaluation.journal import Asked, Begun
 from upright.evaluation.stream import Chunk
 from upright.files import write_whole
 from upright.identity import NOBODY
@@ -26,7 +27,7 @@ from upright.later import question_now
 
 __all__ = ["Piece", "State", "checksum", "load_state", "save_state"]
 
-_PIECES = "images/"
+_PIECES, _BEGUN = "images/", "begun/"
 _BOOLEAN = ("fooled", "/safe", "/safe_early")
 
 
@@ -54,6 +55,8 @@ class State:
     """Arrays that are the same for all chunks."""
     beside: str | None = None
     """Of one whose constants are in another file: their digest."""
+    begun: dict[int, Begun] = field(default_factory=dict)
+    """What is known of chunks that are under way, by where they start."""
 
     @property
     def digest(self) -> str:
@@ -94,10 +97,30 @@ class State:
             raise ValueError(f"the state has no whole {name}; remove it")
         return sum(piece.totals[name] for _, piece in sorted(self.pieces.items()))
 
+    def sorted(self, places: Tensor) -> State:
+        """Give what was measured of images in this order as one piece, in the order of the data.
+
+        What comes after a chunk that is missing is left out: the first of a random order are
+        random, and what one process did beyond another's unfinished chunk is not.
+        """
+        pieces, done = list[Piece](), 0
+        while done in self.pieces:
+            pieces.append(self.pieces[done])
+            done += pieces[-1].images
+        first = State(self.question, dict(enumerate(pieces)), self.constants)
+        order, names = places[:done].argsort(), {name for each in pieces for name in each.arrays}
+        totals = {name for each in pieces for name in each.totals}
+        whole = Piece(done, totals={name: first.total(name) for name in totals})
+        whole.arrays = {name: first.joined(name)[order] for name in names}
+        return State(self.question, {0: whole}, self.constants)
+
     def merge(self, other: State) -> None:
         """Take over what another state has beside this one."""
         self.pieces = other.pieces | self.pieces
         self.constants = other.constants | self.constants
+        for start, begun in other.begun.items():
+            if start not in self.begun or self.begun[start].answers < begun.answers:
+                self.begun[start] = begun
 
 
 def checksum(chunk: Chunk) -> int:
@@ -131,6 +154,9 @@ def save_state(path: Path, state: State, *, beside: str | None = None) -> None:
     names = set.intersection(*(set(piece.arrays) for _, piece in pieces)) if pieces else set()
     arrays = {f"{_PIECES}{name}": state.joined(name).contiguous() for name in sorted(names)}
     arrays |= state.constants if beside is None else {}
+    if state.begun:
+        metadata["begun"], answers = _begun_as_arrays(state.begun)
+        arrays |= answers
     write_whole(path, save(arrays, metadata | {"sha256": _digest(metadata, arrays)}))
 
 
@@ -146,7 +172,7 @@ def _check(asked: object, about: object, arrays: dict[str, Tensor]) -> None:
     done = sum(images for _, images, _, _ in about)
     for name, array in arrays.items():
         wrong = array.ndim == 0 or (name.startswith(_PIECES) and len(array) != done)
-        wrong |= name.endswith("/class") and array.dtype != torch.int64
+        wrong |= name.endswith(("/class", "/classes")) and array.dtype != torch.int64
         if wrong or (name.endswith(_BOOLEAN) and array.dtype != torch.bool):
             raise ValueError(f"{name} are not those of {done} images")
 
@@ -168,7 +194,9 @@ def load_state(path: Path, question: dict[str, object], *older: dict[str, object
         _check(asked, about, arrays)
         asked = question_now(asked)
         state = State(asked, _pieces(about, arrays), beside=metadata.get("beside"))
-        state.constants = {n: array for n, array in arrays.items() if not n.startswith(_PIECES)}
+        apart = (_PIECES, _BEGUN)
+        state.constants = {n: array for n, array in arrays.items() if not n.startswith(apart)}
+        state.begun = _begun_of(json.loads(metadata.get("begun", "[]")), arrays)
     except FileNotFoundError:  # another process that measures the same has just put it elsewhere
         return State(question)
     except (
@@ -203,3 +231,40 @@ def _pieces(about: list[list[Any]], arrays: dict[str, Tensor]) -> dict[int, Piec
             for piece, rows in zip(pieces.values(), array.split(sizes), strict=True):
                 piece.arrays[name.removeprefix(_PIECES)] = rows
     return pieces
+
+
+def _begun_as_arrays(begun: dict[int, Begun]) -> tuple[str, dict[str, Tensor]]:
+    """Give what is under way as text and arrays; what was not asked for has none."""
+    about, arrays = [], dict[str, Tensor]()
+    for start, each in begun.items():
+        asked = [(digest, one.seconds) for digest, one in each.asked.items()]
+        about.append([start, each.checksum, asked, list(each.hardest)])
+        for name, rates in each.hardest.items():
+            arrays[f"{_BEGUN}{start}/hardest/{name}"] = rates
+        for digest, one in each.asked.items():
+            parts = {"values": one.values, "classes": one.classes, "slopes": one.slopes}
+            for part, array in parts.items():
+                if array is not None:
+                    arrays[f"{_BEGUN}{start}/{digest}/{part}"] = array.contiguous()
+    return json.dumps(about), arrays
+
+
+def _begun_of(about: list[Any], arrays: dict[str, Tensor]) -> dict[int, Begun]:
+    """Read what ``_begun_as_arrays`` wrote."""
+    found = dict[int, Begun]()
+    for start, check, asked, hardest in about:
+        at = f"{_BEGUN}{start}"
+        answers = {digest: _asked_of(f"{at}/{digest}/", took, arrays) for digest, took in asked}
+        rates = {name: arrays[f"{at}/hardest/{name}"] for name in hardest}
+        found[start] = Begun(check, answers, rates)
+    return found
+
+
+def _asked_of(at: str, seconds: float, arrays: dict[str, Tensor]) -> Asked:
+    values, classes, slopes = (arrays.get(at + part) for part in ("values", "classes", "slopes"))
+    if values is None or values.ndim != 2 or values.dtype != torch.float64:
+        raise ValueError("its answers are not those of an evaluation")
+    for part in (classes, slopes):
+        if part is not None and part.shape[:2] != values.shape:
+            raise ValueError("its answers are not those of an evaluation")
+    return Asked(values, classes, slopes, float(seconds))

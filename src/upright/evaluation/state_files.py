@@ -9,6 +9,9 @@ those of files before it that have no more, whose place it takes. So a piece is 
 when there are twice as many, and n pieces lie in about log n files: the state's own, which has what
 all pieces share, and ``.more-1``, ``.more-2`` and so on beside it. In the end there is one.
 
+While a chunk takes longer, the answers about it that are there so far are written to another file,
+``.begun-0`` of the first process, which goes when the chunk is done.
+
 Of several processes each writes files of its own, with all that was known when it started and what
 it measured since. All of these files together are the state, whoever continues it.
 """
@@ -63,6 +66,10 @@ class StateFiles:
             state.merge(found)
             if not found.knows_model:  # as an older one of a file: its answers have to tell
                 state.question = found.question
+        for file in _numbered(self.path, "begun", after=-1):
+            state.merge(load_state(file, asked, older))
+        for start in state.pieces.keys() & state.begun.keys():  # done before its file was removed
+            del state.begun[start]
         return state
 
     def save(self, state: State, chunk: Chunk) -> None:
@@ -70,6 +77,7 @@ class StateFiles:
         if self.path is None:
             return
         state.pieces[chunk.start].checksum = checksum(chunk)
+        state.begun.pop(chunk.start, None)
         if state.digest != self._digest:  # nothing is written yet, or not of these constants
             self._written, self._digest = [], state.digest
             starts = tuple(state.pieces)
@@ -84,6 +92,23 @@ class StateFiles:
             self._tell(error)
         else:
             self._written.append(starts)
+            if state.begun:  # of others, who were stopped too
+                self.save_begun(state)
+            else:
+                self._begun.unlink(missing_ok=True)
+
+    def save_begun(self, state: State) -> None:
+        """Write the answers about chunks that are under way."""
+        try:
+            save_state(self._begun, State(state.question, {}, state.constants, begun=state.begun))
+        except OSError as error:
+            self._tell(error)
+
+    @property
+    def _begun(self) -> Path:
+        """The file of this process for what is under way."""
+        assert self.path is not None
+        return self.path.with_name(f"{self.path.name}.begun-{self.ranks.rank}")
 
     def _write(self, state: State) -> None:
         """Write the file after those that stay; the ones that it stands for go."""
@@ -121,6 +146,7 @@ class StateFiles:
     def _leave_one(path: Path, state: State) -> None:
         ranks = _numbered(path, "rank")
         others = [more for file in (path, *ranks) for more in _numbered(file, "more")]
+        others += _numbered(path, "begun", after=-1)
         if ranks or others:
             save_state(path, state)
         for file in (*ranks, *others):

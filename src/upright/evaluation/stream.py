@@ -19,8 +19,9 @@ from upright.modes import ordinary
 
 __all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images", "cuts"]
 
-# A state is kept after each chunk: the larger the images, the longer each one takes.
 _IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**24
+_PIXELS_ASKED = 2**27
+"""Of a random part, which ends with a whole chunk: what a chunk asks, over all its poses."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,22 @@ class Chunk:
         return len(self.images)
 
 
-def chunks(data: Data, limit: int | None = None) -> Iterator[Chunk]:
-    """Cut data into chunks, up to ``limit`` images."""
+def chunks(
+    data: Data, limit: int | None = None, *, places: Tensor | None = None, passes: int = 0
+) -> Iterator[Chunk]:
+    """Cut data into chunks, up to ``limit`` images; or the images at some places, in their order.
+
+    With so many ``passes`` for each image, chunks are small enough to be done in a short time.
+    """
     start, images, labels = 0, torch.empty(0), torch.empty(0)
-    for more_images, more_labels in _first(batches(data), limit):
+    for more_images, more_labels in _first(batches(data, places), limit):
         if not len(more_images):
             continue
         if len(images):
             check_alike(images[0], more_images[0])
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
-        size = chunk_size(images)
+        size = chunk_size(images, passes)
         while len(images) >= size:
             yield _chunk(start, images[:size], labels[:size])
             start, images, labels = start + size, images[size:], labels[size:]
@@ -75,10 +81,16 @@ def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
     return Chunk(start, ordinary(images), ordinary(labels))
 
 
-def chunk_size(images: Tensor) -> int:
-    """Give how many images of this size are a chunk."""
+def chunk_size(images: Tensor, passes: int = 0) -> int:
+    """Give how many images of this size are a chunk; of so many passes each, if that is to count.
+
+    Neither a device nor a batch size decides: what is drawn for an image depends on its chunk.
+    """
     bytes_per_image = 4 * max(1, images[0].numel())
-    return max(1, min(_IMAGES_AT_MOST, _BYTES_AT_MOST // bytes_per_image))
+    most = min(_IMAGES_AT_MOST, _BYTES_AT_MOST // bytes_per_image)
+    if passes:
+        most = min(most, _PIXELS_ASKED // (passes * max(1, images[0, 0].numel())))
+    return max(1, most)
 
 
 def _first(whole: Iterator[Batch], limit: int | None) -> Iterator[Batch]:

@@ -7,6 +7,8 @@ its rate. The order changes the cost and never the answer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -17,37 +19,62 @@ from upright.space import Space
 __all__ = ["HardestFirst", "has_zero", "survivors"]
 
 
+_MOST_BATCHES, _FEW = 8, 0.02
+"""Of one round on a GPU, and the part of images that may be asked about in vain for it."""
+
+
+@dataclass(frozen=True, eq=False)
 class HardestFirst:
     """Remembers how often each pose fooled an image that had survived the ones before."""
 
-    def __init__(self, poses: Pose, space: Space) -> None:
-        nearness = space.fractions(poses).abs().mean((-2, -1))
-        self._fooled = 0.1 * nearness
-        self._tried = torch.ones(len(poses))
+    rates: Tensor
+    """Of each pose, in two rows: how many images it fooled, and of how many."""
 
-    def pick(self, untried: Tensor, count: int) -> Tensor:
-        """Give the indices of the ``count`` hardest poses among those still ``untried`` (bool)."""
-        rate = torch.where(untried, self._fooled / self._tried, -1.0)
-        return rate.argsort(descending=True, stable=True)[: min(count, int(untried.sum()))]
+    @staticmethod
+    def guess(poses: Pose, space: Space) -> HardestFirst:
+        """Begin with what is known of no image: poses near a corner are hard."""
+        nearness = space.fractions(poses).abs().mean((-2, -1))
+        return HardestFirst(torch.stack((0.1 * nearness, torch.ones(len(poses)))))
+
+    def pick(self, untried: Tensor, count: int, batches: int = 1) -> Tensor:
+        """Give the indices of the hardest poses among those still ``untried`` (bool).
+
+        They are ``count``, or up to so many ``batches`` of them, as long as the expected part of
+        images that fall before the last batch is small.
+        """
+        fooled, tried = self.rates
+        rate = torch.where(untried, fooled / tried, -1.0)
+        order = rate.argsort(descending=True, stable=True)[: int(untried.sum())]
+        falls = rate[order].cumsum(0)
+        while batches > 1 and not _few_fall(falls, (batches - 1) * count):
+            batches -= 1
+        return order[: batches * count]
 
     def learn(self, poses: Tensor, fooled: Tensor) -> None:
         """Take in which images (columns) were fooled by which poses (rows)."""
-        self._fooled[poses] += fooled.sum(1).float()
-        self._tried[poses] += fooled.shape[1]
+        self.rates[0, poses] += fooled.sum(1).float()
+        self.rates[1, poses] += fooled.shape[1]
+
+
+def _few_fall(falls: Tensor, count: int) -> bool:
+    """Whether few images fall at the first so many poses, if there are more."""
+    return count < len(falls) and bool(falls[count - 1] < _FEW)
 
 
 def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tensor) -> Tensor:
     """Say which images no pose fools, out of those ``alive`` (bool) at the start.
 
     Each round sends the hardest untried poses to the images that are left, as many poses as fill a
-    batch.
+    batch; on a GPU several batches, where few images are likely to fall: to look at a result means
+    to wait for it, with nothing to do meanwhile.
     """
     alive, untried = alive.clone(), torch.ones(len(poses), dtype=torch.bool)
     predictor = score.predictor
     predictor.advance(int((~alive).sum()) * len(poses))
     while untried.any() and alive.any():
         rows = alive.nonzero()[:, 0]
-        now = hardest.pick(untried, max(1, predictor.room.batch_size // len(rows)))
+        each = max(1, predictor.room.batch_size // len(rows))
+        now = hardest.pick(untried, each, _MOST_BATCHES if rows.is_cuda else 1)
         untried[now] = False
         tried = poses[now] if poses.shape[-1] == 1 else poses[now][:, rows.cpu()]
         fooled = is_fooled(score.restrict(rows)(tried))

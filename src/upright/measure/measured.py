@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
@@ -22,7 +23,7 @@ from upright.evaluation.composed import each_network
 from upright.measure.classes import count_outputs, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
-from upright.models import in_half_precision
+from upright.models import can_fuse, in_half_precision, lay_channels_last
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
@@ -135,6 +136,12 @@ class Measured:
     """With the model in the precision in which it was evaluated."""
     evaluation: Evaluation
 
+    @property
+    def images(self) -> LabelledImages:
+        """The images that were measured, in the order of the data."""
+        data, places = self.loaded.data, self.evaluation.places
+        return data if places is None else data.take(places)
+
     @cached_property
     def record(self) -> Record:
         """Made once, so that all who keep it keep the same."""
@@ -144,7 +151,7 @@ class Measured:
             loaded.subject,
             self.evaluation,
             data_name=loaded.data_name,
-            data=loaded.data,
+            data=self.images,
             question=loaded.question,
             device=loaded.device,
         )
@@ -153,17 +160,19 @@ class Measured:
 def measure(
     loaded: Loaded,
     *,
+    minutes: float | None = None,
     batch_size: int | None = None,
     state: Path | None = None,
     progress: bool = False,
     ranks: Ranks = ALONE,
 ) -> Measured:
     """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
-    model, data = in_precision(loaded.question, loaded.model), loaded.data
+    model = in_precision(loaded.question, loaded.model)
     evaluation = examine(
         model,
-        (data.images, data.labels),
+        loaded.data,
         loaded.question,
+        minutes=minutes,
         batch_size=batch_size,
         device=loaded.device,
         state=state,
@@ -206,11 +215,23 @@ def in_precision(question: Question, model: Model) -> Model:
     between them, and the warp by it, stay in float32: a pose in half precision would be a grid.
     What float16 does to a LocNet's outputs is a small part of its own error, which a test
     holds: 2⁻¹¹ of the limits are 0.015 degrees and 0.0015 px. In bfloat16 it is eight times so.
+
+    On a GPU, weights of convolutions lie channels last, where no kernels of ours stand in for them.
     """
     precision = question.precision
     if precision == "float32":
         return model
-    return each_network(model, lambda network: in_half_precision(network, precision))
+
+    def in_half(network: Model) -> Model:
+        if isinstance(network, nn.Module) and not can_fuse(network) and _is_on_gpu(network):
+            lay_channels_last(network)
+        return in_half_precision(network, precision)
+
+    return each_network(model, in_half)
+
+
+def _is_on_gpu(network: nn.Module) -> bool:
+    return any(parameter.is_cuda for parameter in network.parameters())
 
 
 def record_of(
@@ -232,7 +253,7 @@ def record_of(
         question: what the evaluation was asked.
         device: where it was evaluated.
     """
-    origin, asked = origin_on(device), question.for_record()
+    origin, asked = origin_on(device), _as_measured(question, evaluation).for_record()
     found = recognise_any(question.split, _raw(data))
     known = None if found is None else found.name
     results = evaluation.attacks
@@ -256,6 +277,17 @@ def record_of(
         data_variant=None if found is None else str(found),
         data_content=_content(found, question.split, results),
     )
+
+
+def _as_measured(question: Question, evaluation: Evaluation) -> Question:
+    """Give the question that was answered: of how many images, drawn at random, there were.
+
+    Of all of them the order tells nothing, but for poses that are drawn for an image by its place.
+    """
+    if evaluation.of_images is None:
+        return question
+    whole = len(evaluation) == evaluation.of_images and all(map(_shares_poses, evaluation.attacks))
+    return replace(question, sample=None if whole else len(evaluation))
 
 
 def digests_of(data: LabelledImages, split: AnySplit) -> dict[str, str]:

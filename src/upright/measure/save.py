@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,8 @@ from upright.report.saved_checks import check_shown
 
 __all__ = ["check_can_save", "choose_shown", "grid_among", "save_answers"]
 
+_MANY = 20
+"""Classes: of a model with more, the likeliest after the first are saved, too."""
 _ALONG = 100
 """Images that are drawn along one axis, as many as in the paper's figure of angles."""
 
@@ -50,8 +52,11 @@ def check_can_save(question: Question) -> None:
         raise ValueError(
             "the explorer shows the class of the largest logit: leave out --top, or --save"
         )
-    if question.view is not None:
-        raise ValueError("the explorer shows whole images: leave out --view, or --save")
+    if question.sample is not None:
+        raise ValueError(
+            "the explorer shows what was measured of all images: leave out --sample and --minutes, "
+            "or --save"
+        )
 
 
 def choose_shown(loaded: Loaded, *, explored: int = 24) -> Shown:
@@ -66,7 +71,7 @@ def choose_shown(loaded: Loaded, *, explored: int = 24) -> Shown:
     data, question = loaded.data, loaded.question
     _, grid = grid_among(question.attacks)
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:_ALONG]
-    box = question.space.in_pixels(*data.images.shape[-2:])
+    box = question.space_for(data.images)
     box.check_counts(grid.counts)
     values = {
         axis.name: axis.spread(count).float().numpy()
@@ -84,6 +89,7 @@ def choose_shown(loaded: Loaded, *, explored: int = 24) -> Shown:
         space=box,
         grid=values,
         along=max(values, key=lambda name: len(values[name])),
+        view=question.view,
     )
     check_shown(shown)
     return shown
@@ -120,7 +126,21 @@ def _saved(measured: Measured, shown: Shown, name: str) -> SavedModel:
         predicted_along=_classes(along.predicted, evaluation),
         natural_correct=evaluation.natural_correct.numpy(),
         grid_correct=evaluation.attacks[attack].correct.numpy(),
+        **_others(over_grid, evaluation, grid.counts),
     )
+
+
+def _others(
+    found: Answers, evaluation: Evaluation, counts: Sequence[int]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The likeliest classes after the first, where there are many."""
+    if evaluation.classes <= _MANY:
+        return {}
+    shape = (len(found.others), *counts, -1)
+    return {
+        "others": _classes(found.others, evaluation).reshape(shape),
+        "others_confidence": _in_255ths(found.others_confidence).reshape(shape),
+    }
 
 
 def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
@@ -128,7 +148,7 @@ def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
     chosen = loaded.data.images[torch.as_tensor(shown.places[:count])].cpu()
     images = F.pad(chosen, [shown.canvas] * 4).float() / 255
     labels = torch.as_tensor(shown.labels[:count])
-    return answers(loaded.model, images, labels, poses, device=loaded.device)
+    return answers(loaded.model, images, labels, poses, device=loaded.device, view=shown.view)
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:

@@ -1,7 +1,7 @@
 """Networks: one for each file, normalisation inside."""
 
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
-from upright.models.precision import in_half_precision
+from upright.models.precision import in_half_precision, lay_channels_last
 from upright.models.registry import (
     NETWORKS,
     build_network,
@@ -20,6 +20,7 @@ __all__ = [
     "can_fuse",
     "in_half_precision",
     "is_network",
+    "lay_channels_last",
     "network",
     "network_forms",
     "resnet",

@@ -207,7 +207,7 @@ def is_whole(record: Record) -> bool:
     """
     known = KNOWN.get(record.dataset)
     if known is None:
-        return record.evaluation.get("limit") is None
+        return all(record.evaluation.get(name) is None for name in ("limit", "sample"))
     digests = record.data_digest.items()
     usual = any(digests <= variant.digests.items() for variant in known.variants)
     return record.data_variant is not None or (bool(digests) and usual)

@@ -99,7 +99,7 @@ def _setting(record: Record) -> str:
     if recipe.get("max_shift") == (4 if record.method == "std" else 0):
         recipe["max_shift"] = None
     # Which images, the digest says.
-    evaluation = record.evaluation | {"limit": None}
+    evaluation = record.evaluation | {"limit": None, "sample": None}
     parts = [_fixed(recipe), _fixed(evaluation), record.images_digest, record.images]
     # 3 and 3.0 are one number.
     return json.dumps(json.loads(json.dumps(parts), parse_int=float), sort_keys=True)

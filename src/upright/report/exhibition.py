@@ -20,6 +20,7 @@ from upright.pose import Pose
 from upright.records import Record
 from upright.report.model import Source
 from upright.space import Space
+from upright.window import Window
 
 __all__ = ["Array", "Exhibition", "SavedModel", "Shown", "fooled_poses", "record_id", "titles"]
 
@@ -50,6 +51,13 @@ class Shown:
     """float32: the values of each axis of the space, by its name and in its order."""
     along: str
     """The axis along which M images vary, the rest of their pose zero."""
+    view: int | None = None
+    """The central so many pixels of the moved images are what models saw; None for all of them."""
+
+    @property
+    def seen(self) -> Window:
+        """The part of the images that models saw."""
+        return Window.of(torch.empty(self.images.shape[-2:]), self.view)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -109,6 +117,11 @@ class SavedModel:
     """bool, all images."""
     grid_correct: Array
     """bool, all images: right at every pose of the grid."""
+    others: Array | None = None
+    """N x the values of each axis x some: the classes that are the likeliest after the first, in
+    their order. None where the model has few classes."""
+    others_confidence: Array | None = None
+    """uint8, of the same shape: their probabilities, in 255ths."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ def check_shown(shown: Shown) -> None:
     for axis in shown.space.axes:
         _check_axis(axis, shown.grid[axis.name], max(shown.images.shape[-2:]))
     _check(shown.along in shown.grid, f"no axis is called {shown.along!r}")
-    warp(torch.as_tensor(shown.images[:1]).float() / 255, shown.space.zeros(1))  # it says why not
+    _check(shown.view is None or _is_count(shown.view), f"no view can be {shown.view!r}")
+    image = torch.as_tensor(shown.images[:1]).float() / 255
+    warp(image, shown.space.zeros(1), view=shown.view)  # it says why not
 
 
 def _check_axis(axis: Axis, values: NDArray[Any], side: int) -> None:
@@ -70,12 +72,25 @@ def check_model(shown: Shown, model: SavedModel) -> None:
         array = getattr(model, name)
         _check_kind(name, array, kind, len(shape))
         _check(array.shape == shape, f"{name} has shape {array.shape}, not {shape}")
+    _check_others(model)
     poses = int(np.prod(grid))
     _check(bool(((model.worst >= 0) & (model.worst < poses)).all()), "worst names no pose")
     for name in ("natural_correct", "grid_correct"):
         _check_kind(name, getattr(model, name), np.bool_, 1)
     fits = len(model.natural_correct) == len(model.grid_correct) > int(shown.places.max())
     _check(fits, "natural_correct and grid_correct are of other images")
+
+
+def _check_others(model: SavedModel) -> None:
+    others, sure = model.others, model.others_confidence
+    _check((others is None) == (sure is None), "others and others_confidence belong together")
+    if others is None or sure is None:
+        return
+    several = 1 + model.predicted.ndim
+    _check_kind("others", others, np.unsignedinteger, several)
+    _check_kind("others_confidence", sure, np.uint8, several)
+    fits = others.shape == sure.shape and others.shape[:-1] == model.predicted.shape
+    _check(fits, f"others have shapes {others.shape} and {sure.shape}")
 
 
 def _check_about(model: SavedModel) -> None:

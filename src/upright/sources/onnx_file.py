@@ -35,6 +35,10 @@ class OnnxModel:
         runtime = need_library("onnxruntime", extra="onnx", wanted=path.name)
         options = runtime.SessionOptions()
         options.log_severity_level = 3  # errors; its warnings are about speed
+        # As many threads as torch has, which moves the images, and none that waits by spinning:
+        # threads of the one would take the cores from those of the other.
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         there = runtime.get_available_providers()
         gpu = ["CUDAExecutionProvider"] if device.type == "cuda" else []
         providers = [name for name in (*gpu, "CPUExecutionProvider") if name in there]

@@ -53,9 +53,16 @@ class Example:
         return self.shown.pose_at(self.at)
 
     def moved(self) -> Array:
-        """The image at that pose: float, C x H x W."""
+        """What models see of the image at that pose: float, C x H x W."""
+        return self._at(self._pose)
+
+    def upright(self) -> Array:
+        """What models see of the image as it is: float, C x H x W."""
+        return self._at(self.shown.space.zeros(1))
+
+    def _at(self, pose: Pose) -> Array:
         image = torch.as_tensor(self.shown.images[self.image])[None].float() / 255
-        moved: Array = warp(image, self._pose)[0].numpy()
+        moved: Array = warp(image, pose, view=self.shown.view)[0].numpy()
         return moved
 
     def answer(self, model: SavedModel) -> str:
@@ -106,7 +113,7 @@ def draw_example(example: Example) -> Drawing | None:
 def draw_example_in(before: Axes, after: Axes, example: Example) -> None:
     """Draw both pictures into axes."""
     label = example.shown.class_name(example.shown.labels[example.image])
-    _picture(before, example.shown.images[example.image] / 255.0, f"as it is: {label}")
+    _picture(before, example.upright(), f"as it is: {label}")
     seen = f"{example.weak_title}: {example.answer(example.weak)}"
     if example.strong is not example.weak:
         seen += f"\n{example.strong_title}: {example.answer(example.strong)}"

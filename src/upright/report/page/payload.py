@@ -13,6 +13,7 @@ from upright.families import Axis, Family, Spatial
 from upright.report.data import RuntimePoint
 from upright.report.exhibition import Array, Exhibition, SavedModel, Shown, fooled_poses, titles
 from upright.report.figures import find_example
+from upright.report.page.photographs import Held, hold
 
 __all__ = ["payload"]
 
@@ -32,22 +33,37 @@ def payload(
 
 def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any]:
     shown = exhibition.shown
-    example = find_example(exhibition)
+    held, example = hold(shown), find_example(exhibition)
     named = zip(exhibition.models, titles(exhibition.models), strict=True)
     return {
         "dataset": shown.dataset,
         "split": shown.split,
         "classes": list(shown.classes),
-        "shape": list(shown.images.shape),
-        "images": _packed(shown.images, np.uint8),
+        "shape": list(held.shape),
+        "scale": held.scale,
+        "seen": _seen(shown, held),
+        "images": None if held.pixels is None else _packed(held.pixels, np.uint8),
+        "pictures": held.pictures,
         "labels": shown.labels[: len(shown.images)].tolist(),
         "places": shown.places[: len(shown.images)].tolist(),
         "space": str(shown.space),
         "axes": [_axis(axis, shown.grid[axis.name]) for axis in shown.space.axes],
-        "families": [_family(family, shown) for family in shown.space.chain.families],
+        "families": [_family(each, shown, held.scale) for each in shown.space.chain.families],
         "first": 0 if example is None else example.image,
         "models": [_model(shown, model, title, known) for model, title in named],
     }
+
+
+def _seen(shown: Shown, held: Held) -> dict[str, Any]:
+    """What models saw of an image, in pixels as they are held: where it lies, its centre."""
+    window, scale = shown.seen, held.scale
+    height, width = (max(1, round(side * scale)) for side in window.size)
+    row, column = ((middle + 0.5) * scale - 0.5 for middle in window.centre)
+    top, left = round(window.top * scale), round(window.left * scale)
+    # So that rounding never leads out of the image.
+    top, left = min(top, held.shape[-2] - height), min(left, held.shape[-1] - width)
+    size = {"top": top, "left": left, "height": height, "width": width}
+    return size | {"centre": [row, column]}
 
 
 def _axis(axis: Axis, values: Array) -> dict[str, Any]:
@@ -59,7 +75,7 @@ def _short(values: Iterable[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _family(family: Family, shown: Shown) -> dict[str, Any]:
+def _family(family: Family, shown: Shown, scale: float) -> dict[str, Any]:
     """A family by its name; one that is not the package's own with what lets a script apply it."""
     known = {"name": family.name, "axes": len(family.axes)}
     if type(family).__module__.startswith("upright.families."):
@@ -68,9 +84,10 @@ def _family(family: Family, shown: Shown) -> dict[str, Any]:
         return known | {"unseen": True}
     axes = [torch.as_tensor(shown.grid[axis.name]).double() for axis in family.axes]
     values = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
-    height, width = shown.images.shape[-2:]
-    maps = family.inverse_matrix(values, (height, width)).flatten(1).nan_to_num()
-    return known | {"maps": maps.tolist()}
+    maps = family.inverse_matrix(values, shown.seen.size).nan_to_num()
+    maps[:, :2, 2] *= scale
+    maps[:, 2, :2] /= scale
+    return known | {"maps": maps.flatten(1).tolist()}
 
 
 def _model(shown: Shown, model: SavedModel, title: str, known: Collection[str]) -> dict[str, Any]:
@@ -85,9 +102,20 @@ def _model(shown: Shown, model: SavedModel, title: str, known: Collection[str]) 
         "wide": wide,
         "predicted": _packed(model.predicted, np.uint32 if wide else np.uint16),
         "confidence": _packed(model.confidence, np.uint8),
+        **_others(model, np.uint32 if wide else np.uint16),
         "natural": model.natural.tolist(),
         "worst": model.worst.tolist(),
         "smallest": _smallest(shown, model),
+    }
+
+
+def _others(model: SavedModel, kind: type[np.generic]) -> dict[str, Any]:
+    """The likeliest classes after the first, where they were saved."""
+    if model.others is None or model.others_confidence is None:
+        return {}
+    return {
+        "others": _packed(model.others, kind),
+        "others_confidence": _packed(model.others_confidence, np.uint8),
     }
 
 

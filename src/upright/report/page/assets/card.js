@@ -6,6 +6,7 @@ function makeCard(model, explorer) {
     verdict: make("span"),
     sure: make("span", { class: "sure" }),
     bar: make("i"),
+    others: make("ol", { class: "others", "aria-label": "The next likeliest classes" }),
     map: make("canvas", { class: "map", role: "img" }),
     tally: make("span"),
     go: make("button", { type: "button", class: "inline" }),
@@ -20,6 +21,7 @@ function makeCard(model, explorer) {
     scoresOf(model),
     make("p", { class: "seen" }, parts.seen, parts.verdict, parts.sure),
     make("div", { class: "bar" }, parts.bar),
+    parts.others,
     parts.map,
     make("p", { class: "tally" }, parts.tally, parts.go, parts.smallest),
   );
@@ -31,8 +33,9 @@ function makeCard(model, explorer) {
   const watched = watchMap(parts.map, model, explorer);
 
   function show() {
-    showAnswer(parts, model, now());
     const { set, map } = explorer;
+    showAnswer(parts, model, now());
+    showOthers(parts, set.others(model, explorer.image, explorer.here()));
     const isWrong = (at) => !set.answer(model, explorer.image, at).right;
     watched.layout = drawMap(parts.map, set, map, isWrong, explorer.here(), worst());
     showTally(parts, model, explorer, poseText(set, set.poseAt(worst())));
@@ -65,6 +68,17 @@ function showAnswer(parts, model, { seen, right, sure }) {
   parts.bar.style.width = sure.replace(" ", "");
   parts.brief.replaceChildren(make("span", {}, model.title), make("b", {}, `${seen} ${mark}`));
   parts.brief.className = kind;
+}
+
+function showOthers(parts, others) {
+  parts.others.hidden = !others.length;
+  const lines = others.map(({ seen, right, share }) => {
+    const bar = make("i");
+    bar.style.width = percent(share).replace(" ", "");
+    const name = make("span", {}, right ? `${seen} ✓` : seen);
+    return make("li", {}, name, make("span", { class: "sure" }, percent(share, 0)), bar);
+  });
+  parts.others.replaceChildren(...lines);
 }
 
 function showTally(parts, model, explorer, worst) {

@@ -1,7 +1,7 @@
 // The explorer: one image, one pose, and what each chosen model answers there.
 
-function startExplorer() {
-  const sets = data.exhibitions.map(openSet);
+async function startExplorer() {
+  const sets = await Promise.all(data.exhibitions.map(openSet));
   const explorer = {
     set: sets[0],
     image: 0,

@@ -20,7 +20,8 @@ function makeStage(explorer) {
   });
   dragging(picture, (event, began, start) => {
     if (!canShift(explorer.set)) return;
-    const scale = explorer.set.shape[2] / picture.clientWidth;
+    const { seen, scale: held } = explorer.set;
+    const scale = seen.width / held / picture.clientWidth;
     const [fromX, fromY] = ["dx", "dy"].map((name) => start[explorer.set.column(name)]);
     const dx = fromX + (event.clientX - began.clientX) * scale;
     const dy = fromY + (event.clientY - began.clientY) * scale;
@@ -49,8 +50,9 @@ function makeStage(explorer) {
     byId("stage").classList.toggle("turns", canTurn(set));
     byId("stage").classList.toggle("shifts", canShift(set));
     if (canTurn(set)) drawDial(set.axes[set.column("angle")].values, knob);
-    const [, height, width] = set.shape;
+    const { height, width } = set.seen;
     picture.style.setProperty("--aspect", width / height);
+    for (const place of ["stage", "thumbs"]) byId(place).classList.toggle("fine", isFine(set));
     byId("keys").replaceChildren(...keysText(set));
     fit();
   }
@@ -81,6 +83,11 @@ function makeStage(explorer) {
   }
 
   return { open, fit, show };
+}
+
+// Whether single pixels are too small to be looked at.
+function isFine({ seen }) {
+  return Math.max(seen.height, seen.width) > 96;
 }
 
 function canShift(set) {

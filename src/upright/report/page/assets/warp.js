@@ -92,17 +92,17 @@ function multiply(one, other) {
   return one.map((_, place) => cell(Math.floor(place / 3), place % 3));
 }
 
-function resample(pixels, [channels, height, width], map) {
+// Move an image about a point, and give a part of it.
+function resample(pixels, [channels, height, width], map, [middleY, middleX], part) {
   const [a, b, dx, c, d, dy, e, f, g] = map;
-  const [middleX, middleY] = [(width - 1) / 2, (height - 1) / 2];
-  const out = new Float64Array(pixels.length);
+  const out = new Float64Array(channels * part.height * part.width);
   const at = (channel, row, column) =>
     row >= 0 && row < height && column >= 0 && column < width
       ? pixels[(channel * height + row) * width + column]
       : 0;
-  for (let row = 0; row < height; row++) {
-    for (let column = 0; column < width; column++) {
-      const [x, y] = [column - middleX, row - middleY];
+  for (let row = 0; row < part.height; row++) {
+    for (let column = 0; column < part.width; column++) {
+      const [x, y] = [column + part.left - middleX, row + part.top - middleY];
       const depth = Math.max(e * x + f * y + g, 1e-6);
       const fromX = (a * x + b * y + dx) / depth + middleX;
       const fromY = (c * x + d * y + dy) / depth + middleY;
@@ -112,7 +112,7 @@ function resample(pixels, [channels, height, width], map) {
         const above = at(channel, top, left) * (1 - partX) + at(channel, top, left + 1) * partX;
         const below =
           at(channel, top + 1, left) * (1 - partX) + at(channel, top + 1, left + 1) * partX;
-        out[(channel * height + row) * width + column] = above * (1 - partY) + below * partY;
+        out[(channel * part.height + row) * part.width + column] = above * (1 - partY) + below * partY;
       }
     }
   }
@@ -126,7 +126,37 @@ function mapOf(family, axes, values, shape) {
   return family.maps[ravel(axes.map((axis, place) => nearest(axis, values[place])), counts)];
 }
 
-function warp(bytes, shape, pose, { axes, families }) {
+function cut(pixels, [channels, height, width], part) {
+  if (part.height === height && part.width === width) return pixels;
+  const size = part.height * part.width;
+  return Float64Array.from({ length: channels * size }, (_, index) => {
+    const [channel, place] = [Math.floor(index / size), index % size];
+    const row = part.top + Math.floor(place / part.width);
+    return pixels[(channel * height + row) * width + part.left + (place % part.width)];
+  });
+}
+
+function whole([, height, width]) {
+  return { top: 0, left: 0, height, width, centre: [(height - 1) / 2, (width - 1) / 2] };
+}
+
+// Pixels of a pose are those of the images as models saw them; here they may be held smaller.
+function inHeld(axes, pose, scale) {
+  const factors = axes.map((axis) => (axis.unit === "px" ? scale : 1));
+  return {
+    axes: axes.map((axis, place) => ({
+      ...axis,
+      high: axis.high * factors[place],
+      values: axis.values.map((value) => value * factors[place]),
+    })),
+    pose: pose.map((value, place) => value * factors[place]),
+  };
+}
+
+// What models see of an image at a pose.
+function warp(bytes, shape, asked, { axes: told, families, scale = 1, seen = whole(shape) }) {
+  const { axes, pose } = inHeld(told, asked, scale);
+  const all = whole(shape);
   let pixels = Float64Array.from(bytes, (value) => value / 255);
   let map;
   let end = pose.length;
@@ -135,19 +165,20 @@ function warp(bytes, shape, pose, { axes, families }) {
     const [own, values] = [axes.slice(start, end), pose.slice(start, end)];
     end = start;
     if (family.maps || MAPS[family.name]) {
-      const next = mapOf(family, own, values, shape);
+      const next = mapOf(family, own, values, [shape[0], seen.height, seen.width]);
       map = map ? multiply(map, next) : next;
     } else if (VALUES[family.name]) {
-      if (map) pixels = resample(pixels, shape, map);
+      if (map) pixels = resample(pixels, shape, map, seen.centre, all);
       map = undefined;
       pixels = VALUES[family.name](pixels, values, shape, own);
     }
   }
-  return map ? resample(pixels, shape, map) : pixels;
+  return map ? resample(pixels, shape, map, seen.centre, seen) : cut(pixels, shape, seen);
 }
 
 function paintImage(canvas, bytes, shape, pose, set) {
-  const [channels, height, width] = shape;
+  const [channels] = shape;
+  const { height, width } = set.seen;
   if (canvas.width !== width || canvas.height !== height) {
     canvas.width = width;
     canvas.height = height;
