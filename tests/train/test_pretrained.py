@@ -98,24 +98,28 @@ def without(weights: dict[str, Tensor], *names: str) -> dict[str, Tensor]:
     ("changed", "said"),
     [
         (lambda w: without(w, "1.weight"), "it lacks 1.weight"),
-        (lambda w: w | {"stem.bias": torch.ones(2)}, "has besides stem.bias"),
+        (lambda w: w | {"stem.bias": torch.ones(2)}, "it has besides stem.bias"),
         (
             lambda w: w | {"1.weight": torch.ones(4, 3, 5, 5)},
-            "has in other sizes 1.weight (4 x 3 x 5 x 5 instead of 4 x 3 x 3 x 3)",
+            "it has in other sizes 1.weight (4 x 3 x 5 x 5 instead of 4 x 3 x 3 x 3)",
         ),
         # A layer of other classes does not excuse another difference, nor one of another kind.
         (
             lambda w: w | {"7.weight": torch.ones(5, 8), "7.bias": torch.ones(5)},
-            "has in other sizes 7.bias (5 instead of 3), 7.weight (5 x 8 instead of 3 x 16)",
+            "it has in other sizes 7.weight (5 x 8 instead of 3 x 16), 7.bias (5 instead of 3)",
         ),
         (
             lambda w: w | {"7.weight": torch.ones(5, 16), "7.bias": torch.ones(6)},
-            "has in other sizes 7.bias (6 instead of 3), 7.weight (5 x 16 instead of 3 x 16)",
+            "it has in other sizes 7.weight (5 x 16 instead of 3 x 16), 7.bias (6 instead of 3)",
+        ),
+        (
+            lambda w: w | {"7.bias": torch.tensor(1.0)},
+            "it has in other sizes 7.bias (one number instead of 3)",
         ),
         (
             lambda w: {f"net.{name}": each for name, each in w.items()},
-            "it lacks 1.weight, 2.bias, 2.running_mean, 2.running_var and 3 more, and has besides "
-            "net.1.weight, net.2.bias, net.2.running_mean, net.2.running_var and 3 more",
+            "it lacks 1.weight, 2.weight, 2.bias, 2.running_mean and 3 more; it has besides "
+            "net.1.weight, net.2.weight, net.2.bias, net.2.running_mean and 3 more",
         ),
     ],
 )

@@ -6,7 +6,7 @@ network may stand what has no weights, such as its normalisation: a file need no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,29 +92,31 @@ def _of_other_classes(
     }
     rows = {weights[name].shape[:1] for name in differing}
     by_class = all(
-        own[name].shape[:1] == (classes,) and own[name].shape[1:] == weights[name].shape[1:]
+        own[name].shape[:1] == (classes,)
+        and own[name].ndim == weights[name].ndim
+        and own[name].shape[1:] == weights[name].shape[1:]
         for name in differing
     )
     return differing if by_class and len(rows) == 1 else set()
 
 
 def _differences(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], fresh: set[str]) -> str:
-    """Say which tensors do not fit; empty where all do."""
+    """Say which tensors do not fit, the first ones by name; empty where all do."""
     sizes = [
         f"{name} ({_size(weights[name])} instead of {_size(own[name])})"
-        for name in sorted(own.keys() & weights.keys() - fresh)
-        if own[name].shape != weights[name].shape
+        for name in own
+        if name in weights and name not in fresh and own[name].shape != weights[name].shape
     ]
     found = {
-        "it lacks": _named(own.keys() - weights.keys()),
-        "has besides": _named(weights.keys() - own.keys()),
-        "has in other sizes": sizes,
+        "it lacks": _missing(own, weights),
+        "it has besides": _missing(weights, own),
+        "it has in other sizes": sizes,
     }
-    return ", and ".join(f"{what} {_few(names)}" for what, names in found.items() if names)
+    return "; ".join(f"{what} {_few(names)}" for what, names in found.items() if names)
 
 
-def _named(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if name.rpartition(".")[2] != _COUNT)
+def _missing(wanted: Iterable[str], given: Container[str]) -> list[str]:
+    return [name for name in wanted if name not in given and name.rpartition(".")[2] != _COUNT]
 
 
 def _few(names: list[str]) -> str:
