@@ -123,8 +123,9 @@ def main(
 def efficientnet_lite0(classes: int = 1000) -> nn.Module:
     """Build the network with fresh weights, for images in [0, 1], enlarged to 224 pixels."""
     normalised: Any = published()
-    kind = type(normalised.network)
-    normalised.network = kind.from_name("efficientnet-lite0", num_classes=classes)
+    # In a short run norms must forget the statistics of ImageNet sooner than by 0.99 a step.
+    settings = {"num_classes": classes, "batch_norm_momentum": 0.9}
+    normalised.network = type(normalised.network).from_name("efficientnet-lite0", **settings)
     return Enlarged(normalised.train(), 224)
 
 
