@@ -71,10 +71,10 @@ WORDS = {
 }
 """What a recipe does otherwise than the paper's; what is not here is told by its name."""
 UNTOLD = {
-    *("data", "decay_every", "drops", "families_digest", "model", "model_digest", "objective"),
-    *("precision", "seed", "teacher_digest", "teacher_share"),
+    *("data", "decay_every", "drops", "model", "objective", "precision", "seed", "teacher_share"),
 }
-"""Of no effect on the result, told elsewhere in the row, or part of something that is told."""
+"""Of no effect on the result, told elsewhere in the row, or part of something that is told; so are
+digests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,8 @@ def recipe_in_words(plan: Plan) -> str:
 def _differences(recipe: Recipe) -> Iterator[str]:
     usual = INVARIANCE.recipe(recipe.data, recipe.objective, recipe.model).as_json()
     for name, value in recipe.as_json().items():
-        if name not in UNTOLD and value != usual[name]:
+        told = name not in UNTOLD and not name.endswith("_digest")
+        if told and value != usual[name]:
             yield WORDS[name].format(value) if name in WORDS else f"{name} {value}"
 
 
@@ -164,11 +165,10 @@ def _cost(plan: Plan) -> tuple[str, str]:
 @cache
 def _size(model: str, outputs: int) -> tuple[int, int]:
     """Parameters, and operations on one image: a multiplication and a sum are two."""
-    with torch.device("meta"):
+    with torch.random.fork_rng(devices=[]):
         network = build(model, classes=outputs, channels=IMAGE_SHAPE[0]).eval()
-        image = torch.zeros(1, *IMAGE_SHAPE)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        network(image)
+        network(torch.zeros(1, *IMAGE_SHAPE))
     return sum(each.numel() for each in network.parameters()), int(counter.get_total_flops())
 
 
