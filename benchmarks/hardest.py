@@ -183,22 +183,26 @@ def _sizes(poses: Pose) -> tuple[Tensor, Tensor]:
 
 def _distances(found: Answers) -> Distances:
     places = found.fooled
-    if not len(places):
-        return Distances([], [], [], [], 0.0)
-    labels = found.labels[places]
+    labels, each = found.labels[places], torch.arange(len(found.labels))
+    natural = found.natural[each, found.labels]
+    stays = found.measured.evaluation.attacks[found.attack].correct
     of_label = found.worst[places, labels]
     above = (found.worst[places] > of_label[:, None]).sum(1)
     count = found.fooled_poses.unpack()[places].double().mean(1)
     return Distances(
+        natural_confidence=_quartiles(natural[places]),
+        natural_confidence_of_others=_quartiles(natural[stays]),
         confidence=_quartiles(found.worst[places].amax(1)),
         label_probability=_quartiles(of_label),
         smallest_size=_quartiles(found.fooled_poses.smallest.size[places]),
         fooling_poses=_quartiles(count),
-        label_is_second=float((above == 1).double().mean()),
+        label_is_second=int((above == 1).sum()) / max(len(places), 1),
     )
 
 
 def _quartiles(values: Tensor) -> list[float]:
+    if not len(values):
+        return []
     parts = torch.tensor(QUARTILES, dtype=torch.float64)
     return [round(each, 6) for each in values.double().quantile(parts).tolist()]
 

@@ -48,6 +48,10 @@ class Confusion:
 class Distances:
     """How far fooled images are from being right: quartiles, but for the last."""
 
+    natural_confidence: list[float]
+    """In the right answer, unmoved."""
+    natural_confidence_of_others: list[float]
+    """The same of images that stay right at all poses."""
     confidence: list[float]
     """In the wrong answer, at the worst pose."""
     label_probability: list[float]
@@ -126,7 +130,7 @@ def _section(found: Hardest) -> str:
             f"**`{found.model}`**, the first {found.images:,} test images of `{found.data}`, "
             f"`{found.attack}` on `{found.space}`, on {found.hardware}: "
             f"{found.wrong_unmoved:,} images are wrong as they are; of the {right:,} others "
-            f"{found.fooled:,} ({_percent(found.fooled / right)} %) are fooled.",
+            f"{found.fooled:,} ({_percent(found.fooled / max(right, 1))} %) are fooled.",
             "Where they are fooled:",
             _regions(found),
             "How far they are from being right:",
@@ -155,6 +159,8 @@ def _regions(found: Hardest) -> str:
 def _distances(found: Hardest) -> str:
     its = found.distances
     measured = {
+        "confidence in the right answer, unmoved, %": its.natural_confidence,
+        "the same, of images that are not fooled, %": its.natural_confidence_of_others,
         "confidence in the wrong answer, worst pose, %": its.confidence,
         "probability of the label there, %": its.label_probability,
         "size of the smallest pose that fools, % of the box": its.smallest_size,
