@@ -60,6 +60,7 @@ WORDS = {
     "mixup": "mixup of up to {:g}",
     "momentum": "momentum {:g}",
     "optimizer": "{}",
+    "pretrained": "starts from trained weights",
     "resize": "images resized to {} px",
     "smoothing": "labels smoothed by {:g}",
     "space": "searches `{}`",
