@@ -227,6 +227,16 @@ def test_a_teacher_that_is_sure_teaches_what_labels_teach(tmp_path: Path) -> Non
         torch.testing.assert_close(labels, teacher.model(images).softmax(1))
 
 
+def test_a_teacher_sees_of_images_what_the_network_sees(tmp_path: Path) -> None:
+    teacher = tiny_run(tmp_path / "teacher")
+    one = learner(teacher=str(teacher.path), view=6)
+    one._prepare(0)
+    images, labels = one._batch()
+    assert images.shape[-2:] == (8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(labels, teacher.model(images[..., 1:7, 1:7]).softmax(1))
+
+
 def test_a_recipe_notes_the_teachers_weights_and_refuses_others(tmp_path: Path) -> None:
     tiny_run(tmp_path / "teacher", steps=2)
     recipe = tiny_recipe(teacher=str(tmp_path / "teacher"), steps=2)

@@ -236,7 +236,8 @@ class Learner:
         recipe, data = self.recipe, self._data
         images, labels = augmented_rows(data, rows, recipe, self._generator, self._part)
         if recipe.softens_labels:
-            labels = soft_labels(recipe, labels, len(data.classes), images, self._teacher)
+            seen = Window.of(images, recipe.view).cut(images)
+            labels = soft_labels(recipe, labels, len(data.classes), seen, self._teacher)
         return images, labels
 
     def _add_to_sums(self, terms: LossTerms) -> None:

@@ -26,7 +26,7 @@ def soft_labels(
         recipe: how far they are smoothed, and what part of them a teacher says.
         labels: class numbers.
         classes: how many there are.
-        images: what the teacher looks at: the originals, as they are augmented.
+        images: what the teacher looks at: the originals, augmented, as the network sees them.
         teacher: from images to logits, in evaluation mode.
     """
     hard = F.one_hot(labels, classes).float()
