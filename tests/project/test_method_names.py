@@ -35,7 +35,15 @@ ALLOWED = {
         "data_name.startswith('npz:')",
         "re.sub('[^\\\\w.-]+', '-', record.dataset)",
     },
-    "the name of a network": {"re.compile('(stn|stn-affine|etn)\\\\d.*')"},
+    "the name of a network": {
+        "re.compile('(stn|stn-affine|etn)\\\\d.*')",
+        "re.compile('^(enlarged\\\\d+:)+')",
+    },
+    "the name of a tensor": {
+        "name.removeprefix(_PREFIX)",
+        "name.rpartition('.')",
+        "str(key).removeprefix('module.')",
+    },
     "where a model or its weights are": {
         "name.startswith('zoo:')",
         "name.removeprefix('zoo:')",

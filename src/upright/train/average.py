@@ -59,7 +59,7 @@ class Average:
 def averaged_weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Give the weights of the network that a checkpoint is for: the average, if it has one."""
     averaged = {
-        _WEIGHTS + name[len(_PREFIX) :]: tensor
+        _WEIGHTS + name.removeprefix(_PREFIX): tensor
         for name, tensor in tensors.items()
         if name.startswith(_PREFIX)
     }
