@@ -5,6 +5,7 @@ Each is held to the library itself: its own transforms, and the network called b
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -22,6 +25,7 @@ from upright import Normalised, Preprocess, load_model
 from upright.data import ClassNames
 from upright.identity import Identity
 from upright.sources import Pretrained, load_pretrained
+from upright.sources.hugging_face import _unlike
 from upright.train.weight_files import read_weights
 
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -182,6 +186,26 @@ PROCESSOR = {
 }
 
 
+REFUSED = {"ImageGPTImageProcessor", "Siglip2ImageProcessor"}
+"""They count colours and cut into patches."""
+
+
+def _processors() -> list[str]:
+    """Those of all image classifiers of transformers that can be made without more."""
+    try:
+        auto = importlib.import_module("transformers.models.auto")
+    except Exception:
+        return []
+    classifiers = auto.modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
+    known = auto.image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES
+    found: set[str] = set()
+    for kind in classifiers:
+        names = known.get(kind, ())
+        names = names.values() if isinstance(names, dict) else names
+        found |= {name for name in ([names] if isinstance(names, str) else names) if name}
+    return sorted(found - {"TimmWrapperImageProcessor"})
+
+
 class TestHuggingFace:
     def saved(self, folder: Path, processor: dict[str, Any], **config: Any) -> nn.Module:
         transformers = need("transformers")
@@ -216,6 +240,72 @@ class TestHuggingFace:
         )
         around = Preprocess.of(processor).around(nn.Identity())
         torch.testing.assert_close(logits(around, pixels[None] / 255), shown, atol=1e-6, rtol=0)
+
+    @pytest.mark.parametrize("kind", _processors())
+    def test_every_processor_of_a_classifier_is_read_or_refused(self, kind: str) -> None:
+        """Also its scale and crop: of a picture of noise any other place is another."""
+        # By default, the crop of MobileViT's is larger than the picture.
+        settings = {"size": {"shortest_edge": 288}} if kind.startswith("MobileViT") else {}
+        processor = getattr(need("transformers"), kind)(**settings)
+        usual = Preprocess.of(processor)
+        if kind.removesuffix("Pil") in REFUSED:
+            assert _unlike(processor, usual)
+            return
+        assert _unlike(processor, usual) == ""
+        if usual.center_crop is None:
+            assert kind.startswith("Donut")  # which makes no squares
+            return
+        side, crop = usual.resize or 0, usual.center_crop
+        noise = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)
+        shown = processor(Image.fromarray(noise), return_tensors="pt")["pixel_values"]
+        own = usual.around(nn.Identity())(torch.from_numpy(noise).permute(2, 0, 1)[None] / 255)
+        left = (side - crop) // 2
+        crops = (own[..., at : at + crop, at : at + crop] for at in (left, left + 1))  # if odd
+        off = [(each - shown).abs().max() for each in crops if each.shape == shown.shape]
+        assert min(off) < 1.5 / 255 / min(usual.std or ())
+
+    def test_a_processor_that_does_more_than_it_says_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.saved(tmp_path, PROCESSOR, num_labels=3)
+        kind = type(need("transformers").AutoImageProcessor.from_pretrained(tmp_path))
+        process = kind.preprocess
+
+        def other(self: Any, *args: Any, **options: Any) -> Any:
+            made = process(self, *args, **options)
+            return {"pixel_values": made["pixel_values"] * 1.1}
+
+        monkeypatch.setattr(kind, "preprocess", other)
+        with pytest.raises(ValueError, match=r"does more to images than it says; write a Python"):
+            load_model(f"hf:{tmp_path}")
+
+    def test_blue_first_and_not_normalised_as_mobilevit(self, tmp_path: Path) -> None:
+        """Its file has a mean and a std, by which it does not normalise."""
+        processor = need("transformers").MobileViTImageProcessor(
+            size={"shortest_edge": 72}, crop_size={"height": 64, "width": 64}
+        )
+        processor.save_pretrained(tmp_path)
+        expected = Preprocess(mean=(0.0,), std=(1.0,), channels="bgr", resize=72, center_crop=64)
+        assert Preprocess.of(processor) == expected
+        assert Preprocess.of(tmp_path / "preprocessor_config.json") == expected
+
+    def test_one_that_is_wrapped_from_timm(self, tmp_path: Path) -> None:
+        need("timm")
+        transformers = need("transformers")
+        numbers = {"mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.95}
+        config = transformers.TimmWrapperConfig(
+            architecture="test_resnet",
+            num_labels=10,
+            pretrained_cfg={"input_size": [3, 160, 160], "interpolation": "bicubic", **numbers},
+        )
+        network = transformers.TimmWrapperForImageClassification(config).eval()
+        network.save_pretrained(tmp_path)
+        found = load_pretrained(f"hf:{tmp_path}")
+        assert found.preprocess == Preprocess(
+            mean=(0.5,) * 3, std=(0.25,) * 3, resize=168, center_crop=160
+        )
+        expected = by_hand(lambda_logits(network), [0.5] * 3, [0.25] * 3)
+        torch.testing.assert_close(logits(found.model()), expected)
 
     def test_defaults_of_its_processor_count_and_outputs_without_names_have_none(
         self, tmp_path: Path

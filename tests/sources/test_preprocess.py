@@ -32,6 +32,17 @@ class TestAround:
         assert np.array_equal(shown[0].numpy(), np.moveaxis(IMAGES.numpy(), 1, 3))
         assert shown[0].is_contiguous()
 
+    def test_blue_first_after_the_mean_of_red_was_taken_off(self) -> None:
+        told = Preprocess(mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 4.0), channels="bgr")
+        shown = told.around(nn.Identity())(IMAGES)
+        blue_first = (IMAGES[:, [2, 1, 0]] - torch.tensor([0.3, 0.2, 0.1]).view(3, 1, 1)) / (
+            torch.tensor([4.0, 2.0, 1.0]).view(3, 1, 1)
+        )
+        torch.testing.assert_close(shown, blue_first)
+        both = Preprocess(channels="bgr", layout="channels-last").around(lambda x: x[:, 0, 0])
+        assert torch.equal(both(IMAGES), IMAGES[:, [2, 1, 0], 0, 0])
+        assert Preprocess(channels="rgb").around(told.around) == told.around
+
     def test_bytes_and_minus_one_to_one(self) -> None:
         """What (255 x − 127) / 128 and the like are as a mean and a std."""
         to_bytes = Preprocess(mean=(0,), std=(1 / 255,)).around(nn.Identity())
@@ -84,6 +95,7 @@ class TestIdentity:
         Preprocess(mean=(0.5,), std=(0.5,)),
         Preprocess(mean=(0.5,), std=(0.25,)),
         Preprocess(layout="channels-last"),
+        Preprocess(channels="bgr"),
         Preprocess(offset=1),
         Preprocess(offset=2),
         Preprocess(probabilities=True),
@@ -146,6 +158,7 @@ def test_records_have_what_answers_depend_on_and_no_sizes() -> None:
         ({"mean": (float("nan"),), "std": (1,)}, "give numbers"),
         ({"mean": (), "std": ()}, "give numbers"),
         ({"layout": "NHWC"}, "layout is 'NHWC'; give channels-first or channels-last"),
+        ({"channels": "gbr"}, "channels is 'gbr'; give rgb or bgr"),
         ({"offset": -1}, "offset is -1; give a whole number of at least 0"),
         ({"center_crop": 0}, "center_crop is 0"),
         ({"resize": 1.5}, r"resize is 1\.5"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from upright.factories import need_library
@@ -19,6 +21,7 @@ from upright.sources.registry import model_source
 __all__ = ["load_hugging_face"]
 
 _NO_NAME = re.compile(r"LABEL_\d+")
+_COLOURS = torch.tensor([[200, 100, 30], [10, 60, 250]], dtype=torch.uint8)
 
 
 @model_source(
@@ -35,8 +38,47 @@ def load_hugging_face(name: str, *, device: torch.device) -> Pretrained:
     advice = "; save that beside it, by processor.save_pretrained"
     with _in_a_line(f"{name} has no image processor that can be read", advice), _quiet(library):
         processor = library.AutoImageProcessor.from_pretrained(name)
+    usual = Preprocess.of(processor)
+    if trouble := _unlike(processor, usual):
+        raise ValueError(
+            f"the image processor of {name} {trouble}; write a Python function that gives the "
+            "network with what it wants done to images in [0, 1], and name that as "
+            "FILE.py:FUNCTION"
+        )
     model = _ByName(network.to(device).eval())
-    return Pretrained(model, Preprocess.of(processor), _classes(network.config.id2label))
+    return Pretrained(model, usual, _classes(network.config.id2label))
+
+
+def _unlike(processor: Any, usual: Preprocess) -> str:
+    """Say how what a processor shows of a picture differs from what is shown here; or nothing.
+
+    The picture has two colours and the size to which others are resized, so that numbers, the
+    order of channels and, by where the colours meet, scale and crop are seen.
+    """
+    side, crop = (each or usual.center_crop or 224 for each in (usual.resize, usual.center_crop))
+    columns = (torch.arange(side) >= side // 8).long()
+    picture = _COLOURS[columns].repeat(side, 1, 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = processor(Image.fromarray(picture.numpy()), return_tensors="pt")
+        found = made["pixel_values"].float()
+    # Processors do whatever they like, with whatever is missing.
+    except Exception as error:
+        return f"cannot be run on a picture ({' '.join(str(error).split())[:200]})"
+    sized = usual.center_crop is not None
+    if found.ndim != 4 or found.shape[1] != 3 or (sized and found.shape[2:] != (crop, crop)):
+        return f"makes {tuple(found.shape)} of a picture of {side} x {side}"
+    left = (side - crop) // 2 if sized else 0
+    expected = usual.around(nn.Identity())(picture.permute(2, 0, 1)[None] / 255)
+    expected = expected[0, :, side // 2, left : left + crop]
+    row = found[0, :, found.shape[2] // 2]
+    if not sized:  # only what is at both ends can be told
+        row, expected = row[:, [0, -1]], expected[:, [0, -1]]
+    step = 2 / 255 / min(usual.std or (1.0,))
+    wrong = ((row - expected).abs() > step).any(0).sum()
+    # Where the colours meet, a crop may be off by a pixel.
+    return "does more to images than it says" if wrong > (2 if sized else 0) else ""
 
 
 class _ByName(nn.Module):

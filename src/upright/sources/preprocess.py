@@ -20,10 +20,13 @@ from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.sources.preprocess_configs import fields_of
 
-__all__ = ["AS_IT_IS", "Layout", "Preprocess"]
+__all__ = ["AS_IT_IS", "Channels", "Layout", "Preprocess"]
 
 Layout = Literal["channels-first", "channels-last"]
 """The order of the axes of a batch: N x C x H x W or N x H x W x C."""
+
+Channels = Literal["rgb", "bgr"]
+"""The order of the colours: red first or blue first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +41,13 @@ class Preprocess:
     """
 
     mean: tuple[float, ...] | None = None
-    """Of each channel, or one for all, on the scale of images in [0, 1]."""
+    """Of each channel, red first, or one for all, on the scale of images in [0, 1]."""
     std: tuple[float, ...] | None = None
     """The same, to divide by: bytes from 0 to 255 are a mean of 0 and a std of 1/255."""
     layout: Layout | None = None
     """In which order it takes the axes of a batch; if not told, N x C x H x W."""
+    channels: Channels | None = None
+    """In which order it takes the colours; if not told, red first."""
     offset: int | None = None
     """How many outputs come before those of the classes: 1 of 1001 that begin with background."""
     probabilities: bool | None = None
@@ -102,6 +107,8 @@ class Preprocess:
         """
         if self.layout == "channels-last":
             model = _ChannelsLast(model, "channels-last")
+        if self.channels == "bgr":
+            model = _BlueFirst(model, "bgr")
         if self.offset or self.probabilities:
             model = _Answers(model, self.offset or 0, probabilities=bool(self.probabilities))
         if self.mean is None or self.std is None:
@@ -132,6 +139,11 @@ class _Around(nn.Module):
 class _ChannelsLast(_Around):
     def forward(self, images: Tensor) -> Tensor:
         return logits_of(self.network(images.permute(0, 2, 3, 1).contiguous()))
+
+
+class _BlueFirst(_Around):
+    def forward(self, images: Tensor) -> Tensor:
+        return logits_of(self.network(images.flip(1)))
 
 
 class _Answers(_Around):
@@ -185,8 +197,9 @@ def _check(told: Preprocess) -> None:
         raise ValueError("mean and std belong together: give both, or none")
     if told.mean is not None and told.std is not None:
         Normalised(nn.Identity(), told.mean, told.std)  # which looks at the numbers
-    if told.layout not in (None, *get_args(Layout)):
-        raise ValueError(f"layout is {told.layout!r}; give {' or '.join(get_args(Layout))}")
+    for name, words in (("layout", get_args(Layout)), ("channels", get_args(Channels))):
+        if (value := getattr(told, name)) not in (None, *words):
+            raise ValueError(f"{name} is {value!r}; give {' or '.join(words)}")
     for name, least in (("offset", 0), ("resize", 1), ("center_crop", 1)):
         value = getattr(told, name)
         if value is not None and (type(value) is not int or value < least):
