@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,6 +177,36 @@ class TestTorchvision:
         with pytest.raises(ValueError, match="weights of another network: ") as caught:
             load_model(f"torchvision:squeezenet1_1@{tmp_path / 'net.pt'}")
         assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize("aux", [True, False])
+    @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+    def test_weights_of_a_file_answer_as_published_ones(
+        self, tmp_path: Path, name: str, aux: bool
+    ) -> None:
+        """Which are built otherwise than fresh ones: they normalise inside, too."""
+        models = need("torchvision").models
+        network = models.get_model(
+            name, weights=None, num_classes=3, aux_logits=aux, init_weights=False
+        )
+        torch.save(network.state_dict(), tmp_path / "net.pt")
+        found = load_pretrained(f"torchvision:{name}@{tmp_path / 'net.pt'}")
+        images = torch.rand(1, 3, 96, 96)
+        # What torchvision's transform_input is for: the numbers of (x - 0.5) / 0.5.
+        expected = logits(network.eval(), (images - 0.5) / 0.5)
+        torch.testing.assert_close(logits(found.model(), images), expected, atol=1e-4, rtol=1e-4)
+
+    def test_old_names_in_files_of_densenets(self, tmp_path: Path) -> None:
+        models = need("torchvision").models
+        network = models.densenet121(weights=None, num_classes=3)
+        old = {
+            re.sub(r"(denselayer.*(?:norm|conv))([12])", r"\1.\2", key): value
+            for key, value in network.state_dict().items()
+            if not key.endswith("num_batches_tracked")
+        }
+        assert "features.denseblock1.denselayer1.norm.1.weight" in old
+        torch.save(old, tmp_path / "net.pt")
+        found = load_pretrained(f"torchvision:densenet121@{tmp_path / 'net.pt'}")
+        torch.testing.assert_close(logits(found.network), logits(network.eval()))
 
 
 PROCESSOR = {
