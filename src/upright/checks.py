@@ -27,6 +27,7 @@ __all__ = [
     "check_logits",
     "check_numbers",
     "check_pixels",
+    "check_probabilities",
     "check_soft_label_classes",
     "check_soft_label_form",
     "check_top",
@@ -219,6 +220,21 @@ def warn_if_probabilities(logits: Tensor) -> None:
         _warn(
             "the model's outputs look like probabilities; return logits, before the softmax, or "
             "tell it: --probabilities, in Python Preprocess(probabilities=True).around(model)"
+        )
+
+
+def check_probabilities(answers: Tensor) -> None:
+    """Check that outputs are what comes after a softmax: of others a logarithm makes nonsense.
+
+    Networks with weights of 8 bits round, so that a row need not add up to 1 exactly.
+    """
+    rows = answers.detach().float()
+    if rows.isnan().any():
+        return  # which others tell
+    if rows.min() < 0 or (rows.sum(1) - 1).abs().max() > 0.1:
+        raise ValueError(
+            "the model's outputs are no probabilities: some are negative, or do not add up to 1 in "
+            "a row; leave out --probabilities, in Python probabilities=True"
         )
 
 

@@ -226,6 +226,7 @@ class TestPreprocessing:
             (["--mean", "0,0", "--std", "1,1"], "mean and std are of 2 channels"),
             (["--preprocess", "gone.json"], "gone.json: no such file"),
             (["--classes", "gone.txt"], "gone.txt: no names of classes can be read"),
+            (["--probabilities"], "outputs are no probabilities"),
             (["--offset", "-1"], "offset is -1; give a whole number"),
             (["--offset", "1000"], "an offset of 1000 leaves none of the model's 1000 outputs"),
         ],

@@ -70,6 +70,22 @@ class TestAround:
         model = Preprocess(probabilities=True).around(lambda _: torch.eye(3))
         assert model(IMAGES[:3]).isfinite().all()
 
+    @pytest.mark.parametrize("row", [[-0.1, 0.6, 0.5], [0.9, 0.9, 0.1], [3.0, -1.0, 4.0]])
+    def test_logits_are_no_probabilities(self, row: list[float]) -> None:
+        model = Preprocess(probabilities=True).around(lambda _: torch.tensor([row]))
+        for _ in range(2):
+            with pytest.raises(
+                ValueError, match=r"are no probabilities.*leave out --probabilities"
+            ):
+                model(IMAGES[:1])
+
+    def test_probabilities_that_were_rounded_to_8_bits_are_some(self) -> None:
+        rows = torch.softmax(
+            torch.randn(4, 1000, generator=torch.Generator().manual_seed(1)) * 5, 1
+        )
+        model = Preprocess(probabilities=True).around(lambda _: (rows * 256).round() / 256)
+        assert torch.equal(model(IMAGES).argmax(1), rows.argmax(1))
+
     def test_a_background_class_is_left_out_of_probabilities(self) -> None:
         rows = torch.softmax(torch.randn(4, 5, generator=torch.Generator().manual_seed(1)), 1)
         model = Preprocess(probabilities=True, offset=1).around(lambda _: rows)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from upright.checks import Model, warn_if_probabilities
+from upright.checks import Model, check_probabilities, warn_if_probabilities
 from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.sources.preprocess_configs import fields_of
@@ -158,9 +158,9 @@ class _Answers(_Around):
                 f"an offset of {self.offset} leaves none of the model's {answers.shape[1]} "
                 "outputs; give a smaller one"
             )
-        if not (self.probabilities or self._looked):
+        if not self._looked:  # at all of them: a part tells nothing
+            (check_probabilities if self.probabilities else warn_if_probabilities)(answers)
             self._looked = True
-            warn_if_probabilities(answers)  # which nobody sees of a part of them
         answers = answers[:, self.offset :]
         if not self.probabilities:
             return answers
