@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ __all__ = [
     "check_top",
     "explain_channels",
     "warn_if_below_a_pixel",
+    "warn_if_mean_of_bytes",
     "warn_if_no_probabilities",
     "warn_if_normalised",
     "warn_if_one_class",
@@ -282,6 +283,15 @@ def warn_if_below_a_pixel(limit_px: float) -> None:
         _warn(
             f"a translation of {limit_px:g} is {limit_px:g} px, less than one pixel; if "
             f"{100 * limit_px:g} % of the image's size is meant, write {100 * limit_px:g}%"
+        )
+
+
+def warn_if_mean_of_bytes(mean: Sequence[float]) -> None:
+    """Warn where a mean lies outside of images in [0, 1]."""
+    if (largest := max(mean, key=abs)) and abs(largest) > 1:
+        _warn(
+            f"a mean of {largest:g} is outside of images in [0, 1]; if it is of bytes, write "
+            f"{largest:g}/255, and the std in the same way"
         )
 
 

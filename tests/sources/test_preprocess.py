@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from upright import Normalised, Preprocess, evaluate
+from upright.checks import SuspiciousInput
 from upright.identity import Identity
 from upright.sources.preprocess import AS_IT_IS
 
@@ -156,6 +157,23 @@ def test_the_right_one_has_the_last_word() -> None:
         mean=(0.1,), std=(0.2,), resize=256, layout="channels-last", offset=0
     )
     assert own | AS_IT_IS == own == AS_IT_IS | own
+    assert own.but_for(std=(1.0,), mean=None) == own | Preprocess(mean=(0.5,), std=(1.0,))
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \|"):
+        own | {"mean": 0}
+
+
+@pytest.mark.parametrize("made", [torch.tensor, np.array, list])
+def test_arrays_are_numbers_too(made: Any) -> None:
+    own = Preprocess(mean=made([0.5, 0.25]), std=made([1.0, 2.0]))
+    assert own == Preprocess(mean=(0.5, 0.25), std=(1.0, 2.0))
+    assert Preprocess(mean=torch.tensor(0.5), std=np.float32(0.5)) == Preprocess(
+        mean=(0.5,), std=(0.5,)
+    )
+
+
+def test_a_mean_of_bytes_is_suspicious() -> None:
+    with pytest.warns(SuspiciousInput, match="a mean of 127 is outside .* write 127/255"):
+        Preprocess(mean=(127,), std=(128,)).around(nn.Identity())
 
 
 def test_records_have_what_answers_depend_on_and_no_sizes() -> None:
@@ -187,7 +205,7 @@ def test_what_cannot_be_right_is_refused(fields: dict[str, Any], message: str) -
 
 
 @given(
-    mean=st.floats(-5, 5), std=st.floats(0.01, 10), image=st.floats(0, 1), factor=st.floats(0.01, 2)
+    mean=st.floats(-1, 1), std=st.floats(0.01, 10), image=st.floats(0, 1), factor=st.floats(0.01, 2)
 )
 def test_one_for_all_channels_is_the_same_for_each(
     mean: float, std: float, image: float, factor: float

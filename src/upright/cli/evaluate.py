@@ -145,7 +145,7 @@ class Evaluate:
     center_crop; or imagenet, or inception, for their mean and std. Without, as the source says."""
     mean: _Numbers = None
     """What the model wants subtracted from images in [0, 1], as in 0.485,0.456,0.406, or one number
-    for all channels; this and the next go before --preprocess."""
+    for all channels, as in 127/255; this and the next go before --preprocess."""
     std: _Numbers = None
     """What it wants them divided by then."""
     layout: Annotated[Layout | None, _one_of(Layout)] = None

@@ -15,7 +15,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from upright.checks import Model, check_probabilities, warn_if_probabilities
+from upright.checks import (
+    Model,
+    check_probabilities,
+    warn_if_mean_of_bytes,
+    warn_if_probabilities,
+)
 from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.sources.preprocess_configs import fields_of
@@ -81,8 +86,13 @@ class Preprocess:
         """
         return told if isinstance(told, Preprocess) else _made(fields_of(told))
 
-    def __or__(self, other: Preprocess) -> Preprocess:
-        return Preprocess(**asdict(self) | other.told)
+    def __or__(self, other: object) -> Preprocess:
+        return self.but_for(**other.told) if isinstance(other, Preprocess) else NotImplemented
+
+    def but_for(self, **fields: Any) -> Preprocess:
+        """Give the same but for some fields; None is not told."""
+        said = {name: value for name, value in fields.items() if value is not None}
+        return Preprocess(**self.told | said)
 
     def __repr__(self) -> str:
         return f"Preprocess({', '.join(f'{name}={value!r}' for name, value in self.told.items())})"
@@ -113,6 +123,7 @@ class Preprocess:
             model = _Answers(model, self.offset or 0, probabilities=bool(self.probabilities))
         if self.mean is None or self.std is None:
             return model
+        warn_if_mean_of_bytes(self.mean)
         return Normalised(model, self.mean, self.std)
 
 
@@ -181,6 +192,8 @@ def _made(fields: Mapping[str, Any]) -> Preprocess:
 def _numbers(name: str, value: object) -> tuple[float, ...] | None:
     if value is None:
         return None
+    if callable(as_list := getattr(value, "tolist", None)):  # of an array or a tensor
+        value = as_list()
     values: list[Any] = [*value] if isinstance(value, tuple | list) else [value]
     if not values or not all(_is_number(each) for each in values):
         raise ValueError(f"{name} is {value!r}; give numbers, one for each channel or one for all")
