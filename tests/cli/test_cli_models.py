@@ -216,6 +216,21 @@ class TestPreprocessing:
             upright, "--resize", 6, "--center-crop", 6
         )
 
+    def test_channels_in_the_wrong_order_are_not_resized(self, upright: Call) -> None:
+        write_onnx()
+        assert "leave out --layout: it takes channels first" in refused(
+            upright, "--layout", "channels-last"
+        )
+        write_onnx(channels_last=True)
+        assert "8 x 8 x 3 (height x width x channels), but these are 3 x 8 x 8; give --layout" in (
+            refused(upright, "--layout", "channels-first")
+        )
+
+    def test_help_offers_no_none(self, upright: Call) -> None:
+        said = upright("evaluate", "--help")[1]
+        assert "--layout {channels-first,channels-last}" in said
+        assert "{None" not in said
+
     def test_a_background_class_and_a_softmax(self, upright: Call) -> None:
         """As MobileNet comes from TensorFlow: channels last, 1001 classes, probabilities."""
         write_onnx(1001, offset=1, channels_last=True, softmax=True)

@@ -9,6 +9,7 @@ import importlib
 import json
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +117,18 @@ def test_without_its_library_it_names_the_extra(
     monkeypatch.setitem(sys.modules, library, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"{name} needs {library}, .* the extra '{extra}'"):
         load_model(name)
+
+
+def test_a_library_that_is_there_but_broken_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: str) -> None:
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("upright.factories.importlib.import_module", broken)
+    with pytest.raises(ValueError, match=r"nms does not exist.*different builds") as caught:
+        load_model("timm:resnet18")
+    assert "extra" not in str(caught.value)
 
 
 class TestTimm:
@@ -310,6 +323,13 @@ class TestHuggingFace:
         with pytest.raises(ValueError, match=r"does more to images than it says; write a Python"):
             load_model(f"hf:{tmp_path}")
 
+    def test_a_network_of_grey_images(self, tmp_path: Path) -> None:
+        grey = PROCESSOR | {"image_mean": [0.5], "image_std": [0.25]}
+        network = self.saved(tmp_path, grey, num_labels=3, num_channels=1)
+        found = load_model(f"hf:{tmp_path}")
+        expected = logits(lambda_logits(network), (IMAGES[:, :1] - 0.5) / 0.25)
+        torch.testing.assert_close(logits(found, IMAGES[:, :1]), expected)
+
     def test_blue_first_and_not_normalised_as_mobilevit(self, tmp_path: Path) -> None:
         """Its file has a mean and a std, by which it does not normalise."""
         processor = need("transformers").MobileViTImageProcessor(
@@ -357,6 +377,14 @@ class TestHuggingFace:
         with pytest.raises(ValueError, match=r"could not load .* as an image classifier") as two:
             load_model(f"hf:{tmp_path}")
         assert "\n" not in f"{one.value}{two.value}"
+        assert str(two.value).endswith("; give the folder of one, or its name on the hub")
+
+    def test_images_of_another_size_are_told_what_to_do(self, tmp_path: Path) -> None:
+        self.saved(tmp_path, PROCESSOR, num_labels=3)
+        with pytest.raises(
+            ValueError, match=r"32.*; bring images to .* --resize and --center-crop"
+        ):
+            logits(load_model(f"hf:{tmp_path}"), IMAGES[..., :32, :32])
 
 
 def lambda_logits(network: nn.Module) -> nn.Module:
@@ -379,6 +407,15 @@ class TestWeightFiles:
         (found,) = read_weights(str(tmp_path / "x.pth")).items()
         assert found[0] == "a.weight"
         assert torch.equal(found[1], self.WEIGHTS["a.weight"])
+
+    def test_options_may_lie_beside_them_but_no_other_object(self, tmp_path: Path) -> None:
+        beside = {"model": self.WEIGHTS, "args": Namespace(lr=0.1, data=["a"])}
+        torch.save(beside, tmp_path / "x.pth")
+        assert [*read_weights(str(tmp_path / "x.pth"))] == ["a.weight"]
+        torch.save(beside | {"more": SimpleNamespace()}, tmp_path / "x.pth")
+        with pytest.raises(ValueError, match=r"it holds a types\.SimpleNamespace, for which") as e:
+            read_weights(str(tmp_path / "x.pth"))
+        assert str(e.value).isprintable()
 
     def test_no_code_is_run_and_other_files_are_refused(self, tmp_path: Path) -> None:
         torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")

@@ -181,10 +181,16 @@ class _Answers(_Around):
 
 def _made(fields: Mapping[str, Any]) -> Preprocess:
     known = asdict(Preprocess())
-    if unknown := sorted(set(fields) - set(known)):
+    if {"architectures", "model_type"} & fields.keys():
         raise ValueError(
-            f"preprocessing has no {', '.join(unknown)}; it has {', '.join(known)}, and the "
-            "fields of a preprocessor_config.json or of timm's data configuration are read too"
+            "this describes a network, and not its preprocessing; give the "
+            "preprocessor_config.json that lies beside it"
+        )
+    if unknown := sorted(map(str, set(fields) - set(known))):
+        more = ", …" * (len(unknown) > 3)
+        raise ValueError(
+            f"preprocessing has no {', '.join(unknown[:3])}{more}; it has {', '.join(known)}, and "
+            "the fields of a preprocessor_config.json or of timm's data configuration are read too"
         )
     return Preprocess(**fields)
 
