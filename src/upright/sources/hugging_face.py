@@ -118,7 +118,7 @@ def _in_a_line(what: str, advice: str = "") -> Iterator[None]:
         yield
     # Files may be missing or damaged, or come over the network: almost any error.
     except Exception as error:
-        text = shorten(str(error), 300, placeholder=" …")
+        text = shorten(str(error), 300, placeholder=" …").removesuffix(".")
         raise ValueError(f"{what}: {text}{advice}") from error
 
 
