@@ -175,7 +175,8 @@ TARGETS = (
     Target(
         "preprocess",
         _preprocess,
-        _lines('{"mean": [0.5], "std": 0.5, "offset": 1}', '{"layout": "channels-last"}',
+        _lines('{"mean": [0.5], "std": 0.5, "offset": 1}',
+               '{"layout": "channels-last", "channels": "bgr"}',
                '{"image_mean": [0.5], "image_std": [0.5], "size": {"shortest_edge": 224}}',
                '{"image_processor": {"do_normalize": false, "rescale_factor": 0}}',
                '{"mean": [0], "std": [1], "input_size": [3, 224, 224], "crop_pct": 0.9}',

@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -27,11 +27,13 @@ __all__ = [
     "check_logits",
     "check_numbers",
     "check_pixels",
+    "check_probabilities",
     "check_soft_label_classes",
     "check_soft_label_form",
     "check_top",
     "explain_channels",
     "warn_if_below_a_pixel",
+    "warn_if_mean_of_bytes",
     "warn_if_no_probabilities",
     "warn_if_normalised",
     "warn_if_one_class",
@@ -222,6 +224,21 @@ def warn_if_probabilities(logits: Tensor) -> None:
         )
 
 
+def check_probabilities(answers: Tensor) -> None:
+    """Check that outputs are what comes after a softmax: of others a logarithm makes nonsense.
+
+    Networks with weights of 8 bits round, so that a row need not add up to 1 exactly.
+    """
+    rows = answers.detach().float()
+    if rows.isnan().any():
+        return  # which others tell
+    if rows.min() < 0 or (rows.sum(1) - 1).abs().max() > 0.1:
+        raise ValueError(
+            "the model's outputs are no probabilities: some are negative, or do not add up to 1 in "
+            "a row; leave out --probabilities, in Python probabilities=True"
+        )
+
+
 def warn_if_training(model: object) -> None:
     """Warn where a module was left in training mode."""
     if isinstance(model, torch.nn.Module) and any(part.training for part in model.modules()):
@@ -266,6 +283,15 @@ def warn_if_below_a_pixel(limit_px: float) -> None:
         _warn(
             f"a translation of {limit_px:g} is {limit_px:g} px, less than one pixel; if "
             f"{100 * limit_px:g} % of the image's size is meant, write {100 * limit_px:g}%"
+        )
+
+
+def warn_if_mean_of_bytes(mean: Sequence[float]) -> None:
+    """Warn where a mean lies outside of images in [0, 1]."""
+    if (largest := max(mean, key=abs)) and abs(largest) > 1:
+        _warn(
+            f"a mean of {largest:g} is outside of images in [0, 1]; if it is of bytes, write "
+            f"{largest:g}/255, and the std in the same way"
         )
 
 

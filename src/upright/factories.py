@@ -155,9 +155,14 @@ def need_library(library: str, *, extra: str, wanted: str) -> Any:
         return importlib.import_module(library)
     # A broken installation may raise anything: timm without a fitting torchvision, RuntimeError.
     except Exception as error:
+        advice = f"install the extra {extra!r} of upright, or {library} itself"
+        if not isinstance(error, ImportError) and "torchvision" in str(error):
+            advice = (
+                "the torch and the torchvision that are installed are of different builds; install "
+                "both together, from one index"
+            )
         raise ValueError(
-            f"{wanted} needs {library}, which cannot be imported ({error}): install the extra "
-            f"{extra!r} of upright, or {library} itself"
+            f"{wanted} needs {library}, which cannot be imported ({error}): {advice}"
         ) from error
 
 

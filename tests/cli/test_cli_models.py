@@ -151,6 +151,9 @@ class TestSizes:
             ([], 10, SIDE),
             (["--view", SIDE], 10, 10),
             (["--resize", 9, "--center-crop", SIDE], 9, SIDE),
+            (["--resize", 9], 9, SIDE),
+            (["--center-crop", SIDE], 10, SIDE),
+            (["--resize", 9, "--view", SIDE], 9, 9),
         ],
     )
     def test_the_usual_size_unless_told(
@@ -189,12 +192,44 @@ class TestPreprocessing:
         assert natural(upright, "--preprocess", json.dumps(timm)) == 1
         assert natural(upright, "--preprocess", json.dumps(timm), "--mean=0", "--std=1") < 1
 
+    def test_numbers_may_be_fractions(self, upright: Call) -> None:
+        write_onnx(mean=127 / 255, std=128 / 255)
+        assert natural(upright, "--mean", "127/255", "--std", "128/255") == 1
+        code, _, err = upright(
+            "evaluate", "net.onnx", "--data", "folder:photos", *ASK, "--mean=127", "--std=128"
+        )
+        assert (code, err.count("\n")) == (0, 1)
+        assert "warning: a mean of 127 is outside of images in [0, 1]" in err
+
+    def test_one_number_of_a_configuration_may_be_told(self, upright: Call) -> None:
+        write_onnx(mean=0.5, std=0.25)
+        assert natural(upright, "--preprocess", "inception", "--std", "0.25") == 1
+
+    def test_blue_first(self, upright: Call) -> None:
+        write_onnx()
+        assert natural(upright, "--channels", "bgr") == pytest.approx(1 / 3)  # green is the same
+
     def test_channels_last_are_seen(self, upright: Call) -> None:
         write_onnx(channels_last=True)
         assert natural(upright) == 1
         assert "8 x 8 x 3 (height x width x channels), but these are 6 x 6 x 3" in refused(
             upright, "--resize", 6, "--center-crop", 6
         )
+
+    def test_channels_in_the_wrong_order_are_not_resized(self, upright: Call) -> None:
+        write_onnx()
+        assert "leave out --layout: it takes channels first" in refused(
+            upright, "--layout", "channels-last"
+        )
+        write_onnx(channels_last=True)
+        assert "8 x 8 x 3 (height x width x channels), but these are 3 x 8 x 8; give --layout" in (
+            refused(upright, "--layout", "channels-first")
+        )
+
+    def test_help_offers_no_none(self, upright: Call) -> None:
+        said = upright("evaluate", "--help")[1]
+        assert "--layout {channels-first,channels-last}" in said
+        assert "{None" not in said
 
     def test_a_background_class_and_a_softmax(self, upright: Call) -> None:
         """As MobileNet comes from TensorFlow: channels last, 1001 classes, probabilities."""
@@ -223,9 +258,12 @@ class TestPreprocessing:
         [
             (["--mean", "0.5"], "mean and std belong together"),
             (["--mean", "a", "--std", "1"], "--mean 'a' is not understood; write a number for"),
+            (["--mean", "1/0", "--std", "1"], "--mean '1/0' is not understood"),
+            (["--precision", "float16"], "computed as its file says, and not in float16"),
             (["--mean", "0,0", "--std", "1,1"], "mean and std are of 2 channels"),
             (["--preprocess", "gone.json"], "gone.json: no such file"),
             (["--classes", "gone.txt"], "gone.txt: no names of classes can be read"),
+            (["--probabilities"], "outputs are no probabilities"),
             (["--offset", "-1"], "offset is -1; give a whole number"),
             (["--offset", "1000"], "an offset of 1000 leaves none of the model's 1000 outputs"),
         ],

@@ -54,7 +54,39 @@ class TestNames:
         assert labels(of("bee", "new", "cat", labels=[2, 0]), PETS, 3) == [2, 1]
 
 
+class TestBackground:
+    NAMES = ("tench", "goldfish", *(f"class {number}" for number in range(998)))
+
+    @pytest.mark.parametrize("first", ["background", "Background"])
+    def test_imagenets_come_after_it(self, first: str) -> None:
+        names = ClassNames((first, *self.NAMES))
+        assert labels(of("n01443537", "n07753592"), names, 1001) == [2, 955]
+        assert labels(of("goldfish"), names, 1001) == [2]
+
+    def test_without_its_name_the_offset_is_advised(self) -> None:
+        names = ClassNames(("nothing", *self.NAMES))
+        with pytest.raises(ValueError, match=r"is called n01443537.* give --offset 1"):
+            in_model_order(of("n01443537", "n07753592"), names, 1001)
+
+
 class TestNumbers:
+    TWELVE = tuple(sorted(map(str, range(12))))
+    """As folders have them: 0, 1, 10, 11, 2."""
+
+    def test_in_the_order_of_letters_they_are_refused_unless_told(self) -> None:
+        with pytest.raises(ValueError, match=r"another order \(0, 1, 10, 11, …\).*--classes FILE"):
+            in_model_order(of(*self.TWELVE), None, 12)
+        told = ClassNames(tuple(map(str, range(12))))
+        assert labels(of(*self.TWELVE), told, 12, told=True) == [int(name) for name in self.TWELVE]
+
+    def test_filled_up_with_zeros_they_are_in_order(self) -> None:
+        names = [f"{number:02}" for number in range(12)]
+        assert labels(of(*names), None, 12) == [*range(12)]
+
+    def test_a_model_that_was_trained_on_them_knows_their_order(self) -> None:
+        data = of(*self.TWELVE)
+        assert in_model_order(data, ClassNames(self.TWELVE), 12) is data
+
     def test_they_are_those_of_the_outputs(self) -> None:
         data = of("0", "1", "2")
         for names, outputs in ((None, 3), (None, 1000), (PETS, 3), (None, 1001)):

@@ -5,15 +5,20 @@ Each is held to the library itself: its own transforms, and the network called b
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -22,6 +27,7 @@ from upright import Normalised, Preprocess, load_model
 from upright.data import ClassNames
 from upright.identity import Identity
 from upright.sources import Pretrained, load_pretrained
+from upright.sources.hugging_face import _unlike
 from upright.train.weight_files import read_weights
 
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -113,6 +119,18 @@ def test_without_its_library_it_names_the_extra(
         load_model(name)
 
 
+def test_a_library_that_is_there_but_broken_is_not_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: str) -> None:
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr("upright.factories.importlib.import_module", broken)
+    with pytest.raises(ValueError, match=r"nms does not exist.*different builds") as caught:
+        load_model("timm:resnet18")
+    assert "extra" not in str(caught.value)
+
+
 class TestTimm:
     @pytest.mark.parametrize("classes", [1000, 7])
     def test_weights_of_a_file_and_the_data_configuration(
@@ -173,6 +191,36 @@ class TestTorchvision:
             load_model(f"torchvision:squeezenet1_1@{tmp_path / 'net.pt'}")
         assert "\n" not in str(caught.value)
 
+    @pytest.mark.parametrize("aux", [True, False])
+    @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+    def test_weights_of_a_file_answer_as_published_ones(
+        self, tmp_path: Path, name: str, aux: bool
+    ) -> None:
+        """Which are built otherwise than fresh ones: they normalise inside, too."""
+        models = need("torchvision").models
+        network = models.get_model(
+            name, weights=None, num_classes=3, aux_logits=aux, init_weights=False
+        )
+        torch.save(network.state_dict(), tmp_path / "net.pt")
+        found = load_pretrained(f"torchvision:{name}@{tmp_path / 'net.pt'}")
+        images = torch.rand(1, 3, 96, 96)
+        # What torchvision's transform_input is for: the numbers of (x - 0.5) / 0.5.
+        expected = logits(network.eval(), (images - 0.5) / 0.5)
+        torch.testing.assert_close(logits(found.model(), images), expected, atol=1e-4, rtol=1e-4)
+
+    def test_old_names_in_files_of_densenets(self, tmp_path: Path) -> None:
+        models = need("torchvision").models
+        network = models.densenet121(weights=None, num_classes=3)
+        old = {
+            re.sub(r"(denselayer.*(?:norm|conv))([12])", r"\1.\2", key): value
+            for key, value in network.state_dict().items()
+            if not key.endswith("num_batches_tracked")
+        }
+        assert "features.denseblock1.denselayer1.norm.1.weight" in old
+        torch.save(old, tmp_path / "net.pt")
+        found = load_pretrained(f"torchvision:densenet121@{tmp_path / 'net.pt'}")
+        torch.testing.assert_close(logits(found.network), logits(network.eval()))
+
 
 PROCESSOR = {
     "image_processor_type": "ViTImageProcessor",
@@ -180,6 +228,26 @@ PROCESSOR = {
     "image_mean": list(MEAN),
     "image_std": list(STD),
 }
+
+
+REFUSED = {"ImageGPTImageProcessor", "Siglip2ImageProcessor"}
+"""They count colours and cut into patches."""
+
+
+def _processors() -> list[str]:
+    """Those of all image classifiers of transformers that can be made without more."""
+    try:
+        auto = importlib.import_module("transformers.models.auto")
+    except Exception:
+        return []
+    classifiers = auto.modeling_auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
+    known = auto.image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES
+    found: set[str] = set()
+    for kind in classifiers:
+        names = known.get(kind, ())
+        names = names.values() if isinstance(names, dict) else names
+        found |= {name for name in ([names] if isinstance(names, str) else names) if name}
+    return sorted(found - {"TimmWrapperImageProcessor"})
 
 
 class TestHuggingFace:
@@ -217,6 +285,79 @@ class TestHuggingFace:
         around = Preprocess.of(processor).around(nn.Identity())
         torch.testing.assert_close(logits(around, pixels[None] / 255), shown, atol=1e-6, rtol=0)
 
+    @pytest.mark.parametrize("kind", _processors())
+    def test_every_processor_of_a_classifier_is_read_or_refused(self, kind: str) -> None:
+        """Also its scale and crop: of a picture of noise any other place is another."""
+        # By default, the crop of MobileViT's is larger than the picture.
+        settings = {"size": {"shortest_edge": 288}} if kind.startswith("MobileViT") else {}
+        processor = getattr(need("transformers"), kind)(**settings)
+        usual = Preprocess.of(processor)
+        if kind.removesuffix("Pil") in REFUSED:
+            assert _unlike(processor, usual)
+            return
+        assert _unlike(processor, usual) == ""
+        if usual.center_crop is None:
+            assert kind.startswith("Donut")  # which makes no squares
+            return
+        side, crop = usual.resize or 0, usual.center_crop
+        noise = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)
+        shown = processor(Image.fromarray(noise), return_tensors="pt")["pixel_values"]
+        own = usual.around(nn.Identity())(torch.from_numpy(noise).permute(2, 0, 1)[None] / 255)
+        left = (side - crop) // 2
+        crops = (own[..., at : at + crop, at : at + crop] for at in (left, left + 1))  # if odd
+        off = [(each - shown).abs().max() for each in crops if each.shape == shown.shape]
+        assert min(off) < 1.5 / 255 / min(usual.std or ())
+
+    def test_a_processor_that_does_more_than_it_says_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.saved(tmp_path, PROCESSOR, num_labels=3)
+        kind = type(need("transformers").AutoImageProcessor.from_pretrained(tmp_path))
+        process = kind.preprocess
+
+        def other(self: Any, *args: Any, **options: Any) -> Any:
+            made = process(self, *args, **options)
+            return {"pixel_values": made["pixel_values"] * 1.1}
+
+        monkeypatch.setattr(kind, "preprocess", other)
+        with pytest.raises(ValueError, match=r"does more to images than it says; write a Python"):
+            load_model(f"hf:{tmp_path}")
+
+    def test_a_network_of_grey_images(self, tmp_path: Path) -> None:
+        grey = PROCESSOR | {"image_mean": [0.5], "image_std": [0.25]}
+        network = self.saved(tmp_path, grey, num_labels=3, num_channels=1)
+        found = load_model(f"hf:{tmp_path}")
+        expected = logits(lambda_logits(network), (IMAGES[:, :1] - 0.5) / 0.25)
+        torch.testing.assert_close(logits(found, IMAGES[:, :1]), expected)
+
+    def test_blue_first_and_not_normalised_as_mobilevit(self, tmp_path: Path) -> None:
+        """Its file has a mean and a std, by which it does not normalise."""
+        processor = need("transformers").MobileViTImageProcessor(
+            size={"shortest_edge": 72}, crop_size={"height": 64, "width": 64}
+        )
+        processor.save_pretrained(tmp_path)
+        expected = Preprocess(mean=(0.0,), std=(1.0,), channels="bgr", resize=72, center_crop=64)
+        assert Preprocess.of(processor) == expected
+        assert Preprocess.of(tmp_path / "preprocessor_config.json") == expected
+
+    def test_one_that_is_wrapped_from_timm(self, tmp_path: Path) -> None:
+        need("timm")
+        transformers = need("transformers")
+        numbers = {"mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.95}
+        config = transformers.TimmWrapperConfig(
+            architecture="test_resnet",
+            num_labels=10,
+            pretrained_cfg={"input_size": [3, 160, 160], "interpolation": "bicubic", **numbers},
+        )
+        network = transformers.TimmWrapperForImageClassification(config).eval()
+        network.save_pretrained(tmp_path)
+        found = load_pretrained(f"hf:{tmp_path}")
+        assert found.preprocess == Preprocess(
+            mean=(0.5,) * 3, std=(0.25,) * 3, resize=168, center_crop=160
+        )
+        expected = by_hand(lambda_logits(network), [0.5] * 3, [0.25] * 3)
+        torch.testing.assert_close(logits(found.model()), expected)
+
     def test_defaults_of_its_processor_count_and_outputs_without_names_have_none(
         self, tmp_path: Path
     ) -> None:
@@ -236,6 +377,14 @@ class TestHuggingFace:
         with pytest.raises(ValueError, match=r"could not load .* as an image classifier") as two:
             load_model(f"hf:{tmp_path}")
         assert "\n" not in f"{one.value}{two.value}"
+        assert str(two.value).endswith("; give the folder of one, or its name on the hub")
+
+    def test_images_of_another_size_are_told_what_to_do(self, tmp_path: Path) -> None:
+        self.saved(tmp_path, PROCESSOR, num_labels=3)
+        with pytest.raises(
+            ValueError, match=r"32.*; bring images to .* --resize and --center-crop"
+        ):
+            logits(load_model(f"hf:{tmp_path}"), IMAGES[..., :32, :32])
 
 
 def lambda_logits(network: nn.Module) -> nn.Module:
@@ -258,6 +407,15 @@ class TestWeightFiles:
         (found,) = read_weights(str(tmp_path / "x.pth")).items()
         assert found[0] == "a.weight"
         assert torch.equal(found[1], self.WEIGHTS["a.weight"])
+
+    def test_options_may_lie_beside_them_but_no_other_object(self, tmp_path: Path) -> None:
+        beside = {"model": self.WEIGHTS, "args": Namespace(lr=0.1, data=["a"])}
+        torch.save(beside, tmp_path / "x.pth")
+        assert [*read_weights(str(tmp_path / "x.pth"))] == ["a.weight"]
+        torch.save(beside | {"more": SimpleNamespace()}, tmp_path / "x.pth")
+        with pytest.raises(ValueError, match=r"it holds a types\.SimpleNamespace, for which") as e:
+            read_weights(str(tmp_path / "x.pth"))
+        assert str(e.value).isprintable()
 
     def test_no_code_is_run_and_other_files_are_refused(self, tmp_path: Path) -> None:
         torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from upright import Normalised, Preprocess, evaluate
+from upright.checks import SuspiciousInput
 from upright.identity import Identity
 from upright.sources.preprocess import AS_IT_IS
 
@@ -31,6 +32,17 @@ class TestAround:
         model(IMAGES)
         assert np.array_equal(shown[0].numpy(), np.moveaxis(IMAGES.numpy(), 1, 3))
         assert shown[0].is_contiguous()
+
+    def test_blue_first_after_the_mean_of_red_was_taken_off(self) -> None:
+        told = Preprocess(mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 4.0), channels="bgr")
+        shown = told.around(nn.Identity())(IMAGES)
+        blue_first = (IMAGES[:, [2, 1, 0]] - torch.tensor([0.3, 0.2, 0.1]).view(3, 1, 1)) / (
+            torch.tensor([4.0, 2.0, 1.0]).view(3, 1, 1)
+        )
+        torch.testing.assert_close(shown, blue_first)
+        both = Preprocess(channels="bgr", layout="channels-last").around(lambda x: x[:, 0, 0])
+        assert torch.equal(both(IMAGES), IMAGES[:, [2, 1, 0], 0, 0])
+        assert Preprocess(channels="rgb").around(told.around) == told.around
 
     def test_bytes_and_minus_one_to_one(self) -> None:
         """What (255 x − 127) / 128 and the like are as a mean and a std."""
@@ -59,6 +71,22 @@ class TestAround:
         model = Preprocess(probabilities=True).around(lambda _: torch.eye(3))
         assert model(IMAGES[:3]).isfinite().all()
 
+    @pytest.mark.parametrize("row", [[-0.1, 0.6, 0.5], [0.9, 0.9, 0.1], [3.0, -1.0, 4.0]])
+    def test_logits_are_no_probabilities(self, row: list[float]) -> None:
+        model = Preprocess(probabilities=True).around(lambda _: torch.tensor([row]))
+        for _ in range(2):
+            with pytest.raises(
+                ValueError, match=r"are no probabilities.*leave out --probabilities"
+            ):
+                model(IMAGES[:1])
+
+    def test_probabilities_that_were_rounded_to_8_bits_are_some(self) -> None:
+        rows = torch.softmax(
+            torch.randn(4, 1000, generator=torch.Generator().manual_seed(1)) * 5, 1
+        )
+        model = Preprocess(probabilities=True).around(lambda _: (rows * 256).round() / 256)
+        assert torch.equal(model(IMAGES).argmax(1), rows.argmax(1))
+
     def test_a_background_class_is_left_out_of_probabilities(self) -> None:
         rows = torch.softmax(torch.randn(4, 5, generator=torch.Generator().manual_seed(1)), 1)
         model = Preprocess(probabilities=True, offset=1).around(lambda _: rows)
@@ -84,6 +112,7 @@ class TestIdentity:
         Preprocess(mean=(0.5,), std=(0.5,)),
         Preprocess(mean=(0.5,), std=(0.25,)),
         Preprocess(layout="channels-last"),
+        Preprocess(channels="bgr"),
         Preprocess(offset=1),
         Preprocess(offset=2),
         Preprocess(probabilities=True),
@@ -128,6 +157,23 @@ def test_the_right_one_has_the_last_word() -> None:
         mean=(0.1,), std=(0.2,), resize=256, layout="channels-last", offset=0
     )
     assert own | AS_IT_IS == own == AS_IT_IS | own
+    assert own.but_for(std=(1.0,), mean=None) == own | Preprocess(mean=(0.5,), std=(1.0,))
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \|"):
+        own | {"mean": 0}
+
+
+@pytest.mark.parametrize("made", [torch.tensor, np.array, list])
+def test_arrays_are_numbers_too(made: Any) -> None:
+    own = Preprocess(mean=made([0.5, 0.25]), std=made([1.0, 2.0]))
+    assert own == Preprocess(mean=(0.5, 0.25), std=(1.0, 2.0))
+    assert Preprocess(mean=torch.tensor(0.5), std=np.float32(0.5)) == Preprocess(
+        mean=(0.5,), std=(0.5,)
+    )
+
+
+def test_a_mean_of_bytes_is_suspicious() -> None:
+    with pytest.warns(SuspiciousInput, match="a mean of 127 is outside .* write 127/255"):
+        Preprocess(mean=(127,), std=(128,)).around(nn.Identity())
 
 
 def test_records_have_what_answers_depend_on_and_no_sizes() -> None:
@@ -146,6 +192,7 @@ def test_records_have_what_answers_depend_on_and_no_sizes() -> None:
         ({"mean": (float("nan"),), "std": (1,)}, "give numbers"),
         ({"mean": (), "std": ()}, "give numbers"),
         ({"layout": "NHWC"}, "layout is 'NHWC'; give channels-first or channels-last"),
+        ({"channels": "gbr"}, "channels is 'gbr'; give rgb or bgr"),
         ({"offset": -1}, "offset is -1; give a whole number of at least 0"),
         ({"center_crop": 0}, "center_crop is 0"),
         ({"resize": 1.5}, r"resize is 1\.5"),
@@ -158,7 +205,7 @@ def test_what_cannot_be_right_is_refused(fields: dict[str, Any], message: str) -
 
 
 @given(
-    mean=st.floats(-5, 5), std=st.floats(0.01, 10), image=st.floats(0, 1), factor=st.floats(0.01, 2)
+    mean=st.floats(-1, 1), std=st.floats(0.01, 10), image=st.floats(0, 1), factor=st.floats(0.01, 2)
 )
 def test_one_for_all_channels_is_the_same_for_each(
     mean: float, std: float, image: float, factor: float

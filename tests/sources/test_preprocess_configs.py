@@ -128,6 +128,8 @@ def test_a_file_a_text_and_names(tmp_path: Path) -> None:
         ("nowhere.json", r"nowhere\.json: no such file; give .* imagenet or inception"),
         ("{", "cannot be read as JSON"),
         ({"means": [1]}, "has no means; it has mean, std, layout"),
+        ({f"field{number}": 1 for number in range(9)}, "has no field0, field1, field2, …; it"),
+        ({"architectures": ["X"], "num_labels": 3}, "describes a network.*preprocessor_config"),
         ({"image_processor_type": "X"}, "no image_mean and image_std"),
         (VIT | {"rescale_factor": 0}, "not understood"),
         (VIT | {"image_mean": ["a"]}, "not understood"),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, TextIO, get_args
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -52,7 +52,7 @@ from upright.record_files import append
 from upright.report.exhibition import Shown
 from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
-from upright.sources.preprocess import Layout
+from upright.sources.preprocess import Channels, Layout
 from upright.warp import Fill, Interpolation
 
 __all__ = ["Evaluate"]
@@ -67,6 +67,11 @@ _Limit = Annotated[str | None, arg(metavar="LIMIT", help_behavior_hint="")]
 _Degrees = Annotated[float | None, arg(metavar="DEGREES", help_behavior_hint="")]
 _Numbers = Annotated[str | None, arg(metavar="NUMBERS", help_behavior_hint="")]
 _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
+
+
+def _one_of(words: object) -> object:
+    """For help, which else would offer None too."""
+    return arg(metavar=f"{{{','.join(get_args(words))}}}", help_behavior_hint="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +141,17 @@ class Evaluate:
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     preprocess: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
     """How the model takes images: a preprocessor_config.json of Hugging Face, a data configuration
-    of timm, or JSON text with mean, std, layout, offset, probabilities, resize, center_crop; or
-    imagenet, or inception, for their mean and std. Without, as the model's source says."""
+    of timm, or JSON text with mean, std, layout, channels, offset, probabilities, resize,
+    center_crop; or imagenet, or inception, for their mean and std. Without, as the source says."""
     mean: _Numbers = None
     """What the model wants subtracted from images in [0, 1], as in 0.485,0.456,0.406, or one number
-    for all channels; this and the next go before --preprocess."""
+    for all channels, as in 127/255; this and the next go before --preprocess."""
     std: _Numbers = None
     """What it wants them divided by then."""
-    layout: Annotated[Layout | None, arg(help_behavior_hint="")] = None
+    layout: Annotated[Layout | None, _one_of(Layout)] = None
     """Whether it takes N x C x H x W or N x H x W x C; the shape of an ONNX file tells, too."""
+    channels: Annotated[Channels | None, _one_of(Channels)] = None
+    """Whether it takes red first, as most do, or blue first; --mean and --std are red first."""
     offset: _Number = None
     """Leave out the first N outputs: 1 of 1001 that begin with a background class."""
     probabilities: bool = False
@@ -200,6 +207,7 @@ class Evaluate:
             mean=self.mean,
             std=self.std,
             layout=self.layout,
+            channels=self.channels,
             offset=self.offset,
             probabilities=self.probabilities or None,
         )

@@ -121,21 +121,24 @@ def parse_preprocess(
     ``words`` are other fields of a ``Preprocess``; None is not told.
     """
     base = AS_IT_IS if told is None else Preprocess.of(told)
-    numbers = {"mean": _numbers("--mean", mean), "std": _numbers("--std", std)}
-    said = {name: value for name, value in (numbers | words).items() if value is not None}
-    return Preprocess(**base.told | said)
+    return base.but_for(mean=_numbers("--mean", mean), std=_numbers("--std", std), **words)
 
 
 def _numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(float(part) for part in text.replace(",", " ").split())
-    except ValueError:
+        return tuple(_number(part) for part in text.replace(",", " ").split())
+    except (ValueError, ZeroDivisionError):
         raise ValueError(
             f"{option} {text!r} is not understood; write a number for each channel, as in "
-            "0.485,0.456,0.406, or one for all"
+            "0.485,0.456,0.406, or one for all, as in 127/255"
         ) from None
+
+
+def _number(text: str) -> float:
+    whole, *parts = map(float, text.split("/", 1))
+    return whole / parts[0] if parts else whole
 
 
 def parse_device(name: str | None) -> torch.device:

@@ -14,9 +14,9 @@ from upright.evaluation.score import Predictor
 from upright.tiles import Room
 from upright.window import Window
 
-__all__ = ["count_outputs", "in_model_order"]
+__all__ = ["IMAGENET", "count_outputs", "few", "in_model_order"]
 
-_IMAGENET = 1000
+IMAGENET = 1000
 """Outputs of a model of its classes."""
 
 
@@ -64,6 +64,7 @@ def in_model_order(
         return _named(data, nearest)
     none_known = nearest is None or len(unknown) == len(data.labels.unique())
     if none_known and len(data.classes) == outputs and not told:
+        _check_numeric_order(data.classes)
         return data
     raise ValueError(_trouble(data, outputs, nearest, unknown))
 
@@ -71,7 +72,11 @@ def in_model_order(
 def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[ClassNames]:
     """Whose names may be those of the outputs; of equals, the first counts."""
     own = [names] if names is not None and len(names) == outputs else []
-    return own if told or outputs != _IMAGENET else [*own, imagenet_classes()]
+    if told:
+        return own
+    if outputs == IMAGENET + 1 and own and own[0].number("background") == 0:
+        return [*own, ClassNames(("background", *imagenet_classes().names))]
+    return [*own, imagenet_classes()] if outputs == IMAGENET else own
 
 
 def _named(data: LabelledImages, names: ClassNames) -> LabelledImages:
@@ -85,15 +90,17 @@ def _trouble(
 ) -> str:
     if table is None:
         return (
-            f"the data have {len(data.classes)} classes ({_few(data.classes)}), but the model has "
+            f"the data have {len(data.classes)} classes ({few(data.classes)}), but the model has "
             f"{outputs} outputs, of which no names are known"
             f"{_offset(outputs, len(data.classes), data)}; name them by --classes FILE, one a line "
             "in the model's order, and the folders of the data like them"
         )
     near = table.nearest(unknown[0])
+    all_unknown = len(unknown) == len(data.labels.unique())
     return (
-        f"no output of the model is called {_few(unknown)}"
+        f"no output of the model is called {few(unknown)}"
         + (f" (nearest: {near})" if near else "")
+        + (_offset(outputs, len(data.classes), data) if all_unknown else "")
         + "; call the folders of the data as the model's outputs are called, those of ImageNet by "
         "WordNet id or name, or name the outputs by --classes FILE, one a line"
     )
@@ -102,7 +109,7 @@ def _trouble(
 def _offset(outputs: int, classes: int, data: LabelledImages | None = None) -> str:
     """Advice for models whose first output is a background class."""
     one_more = outputs == classes + 1
-    if data is not None and outputs == _IMAGENET + 1:
+    if data is not None and outputs == IMAGENET + 1:
         one_more |= not imagenet_classes().unknown(data)
     if not one_more:
         return ""
@@ -113,5 +120,16 @@ def _are_numbers(classes: Sequence[str]) -> bool:
     return [*classes] == [str(number) for number in range(len(classes))]
 
 
-def _few(names: Sequence[str]) -> str:
+def _check_numeric_order(classes: Sequence[str]) -> None:
+    """Refuse numbers in the order of their letters, as folders have it: 1, 10, 2."""
+    if all(name.isdecimal() for name in classes) and sorted(classes, key=int) != [*classes]:
+        raise ValueError(
+            f"the classes of the data are numbers in another order ({', '.join(classes[:4])}, …), "
+            "so it is not known which output is which; name the outputs by --classes FILE, one a "
+            "line in the model's order: these numbers, if they are its own"
+        )
+
+
+def few(names: Sequence[str]) -> str:
+    """The first names of some, for a message."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch import nn
 
 from upright.data import LabelledImages, has_parts
 from upright.identity import FromFile
+from upright.measure.classes import IMAGENET, few
 from upright.measure.measured import Loaded
 from upright.sources import Trained
 
 __all__ = ["doubts", "notes"]
-
-_IMAGENET = 1000
 
 
 def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]:
@@ -42,8 +41,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
     # The classes of an .npz file are numbers.
     if trained.classes != data.classes and not data_name.startswith("npz:"):
         yield (
-            f"{model} was trained for {_few(trained.classes)}, but {data_name} has "
-            f"{_few(data.classes)}; check --data"
+            f"{model} was trained for {few(trained.classes)}, but {data_name} has "
+            f"{few(data.classes)}; check --data"
         )
     if trained.locnet_fill not in (None, fill):
         yield (
@@ -67,7 +66,7 @@ def _of_outputs(loaded: Loaded) -> Iterator[str]:
     outputs, classes = loaded.outputs, len(loaded.data.classes)
     if outputs is None or outputs == classes:
         return
-    if outputs == _IMAGENET + 1 and not loaded.preprocess.offset:
+    if outputs == IMAGENET + 1 and not loaded.preprocess.offset:
         yield (
             f"the model has {outputs} outputs: if the first is a background class, as of models "
             "from TensorFlow, give --offset 1"
@@ -86,7 +85,3 @@ def _is_seen(trained: Trained, data_name: str, data: LabelledImages) -> bool:
     """
     same_name = trained.recipe.data == data_name and not has_parts(data_name)
     return same_name or trained.data_digest == data.digest()
-
-
-def _few(classes: Sequence[str]) -> str:
-    return ", ".join(classes[:3]) + (", …" if len(classes) > 3 else "")

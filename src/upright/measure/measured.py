@@ -76,8 +76,9 @@ def load(
 ) -> Loaded:
     """Load a model by name, and the images that a question asks for of data by name.
 
-    Images that come in any size are brought to the one that the model is usually shown, unless the
-    question has one. Names of classes decide which output is which, see ``in_model_order``.
+    Images that come in any size are brought to the one that the model is usually shown, but for
+    what the question says of it. Names of classes decide which output is which, see
+    ``in_model_order``.
 
     Args:
         model: one of ``sources.model_names()``, filled in.
@@ -95,6 +96,11 @@ def load(
         )
     run = FinishedRun.of_model(model) if recorded else None
     found = load_pretrained(model, device=device)
+    if question.precision != "float32" and not found.in_torch:
+        raise ValueError(
+            f"{model} is computed as its file says, and not in {question.precision}; leave out "
+            "--precision, or convert the file"
+        )
     whole = found.preprocess | preprocess
     network = found.model(preprocess, device=device)
     guest = None
@@ -118,14 +124,15 @@ def load(
 
 
 def _in_usual_size(question: Question, data: str, preprocess: Preprocess) -> Question:
-    """Ask for images of the size that the model is usually shown, where none is asked for.
+    """Ask for images of the size that the model is usually shown, but for what is asked for.
 
     Of a view, that is what is seen: around it images are as large as they were resized to.
     """
-    if (question.resize, question.center_crop) != (None, None) or not can_resize(data):
+    if not can_resize(data):
         return question
-    crop = preprocess.center_crop if question.view is None else preprocess.resize
-    return replace(question, resize=preprocess.resize, center_crop=crop)
+    resize = question.resize or preprocess.resize
+    crop = preprocess.center_crop if question.view is None else resize
+    return replace(question, resize=resize, center_crop=question.center_crop or crop)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

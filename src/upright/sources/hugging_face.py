@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
+import warnings
 from collections.abc import Iterator
+from textwrap import shorten
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from upright.factories import need_library
@@ -18,7 +22,9 @@ from upright.sources.registry import model_source
 
 __all__ = ["load_hugging_face"]
 
+_OTHER = "; give the folder of one, or its name on the hub"
 _NO_NAME = re.compile(r"LABEL_\d+")
+_COLOURS = torch.tensor([[200, 100, 30], [10, 60, 250]], dtype=torch.uint8)
 
 
 @model_source(
@@ -30,13 +36,54 @@ _NO_NAME = re.compile(r"LABEL_\d+")
 def load_hugging_face(name: str, *, device: torch.device) -> Pretrained:
     """Load an image classifier that was saved by ``save_pretrained``; runs no code of its own."""
     library = need_library("transformers", extra="huggingface", wanted=f"hf:{name}")
-    with _in_a_line(f"transformers could not load {name} as an image classifier"), _quiet(library):
+    what, advice = f"transformers could not load {name} as an image classifier", _OTHER
+    with _in_a_line(what, advice), _quiet(library):
         network = library.AutoModelForImageClassification.from_pretrained(name)
     advice = "; save that beside it, by processor.save_pretrained"
     with _in_a_line(f"{name} has no image processor that can be read", advice), _quiet(library):
         processor = library.AutoImageProcessor.from_pretrained(name)
+    usual = Preprocess.of(processor)
+    in_colour = getattr(network.config, "num_channels", 3) == 3
+    if in_colour and (trouble := _unlike(processor, usual)):
+        raise ValueError(
+            f"the image processor of {name} {trouble}; write a Python function that gives the "
+            "network with what it wants done to images in [0, 1], and name that as "
+            "FILE.py:FUNCTION"
+        )
     model = _ByName(network.to(device).eval())
-    return Pretrained(model, Preprocess.of(processor), _classes(network.config.id2label))
+    return Pretrained(model, usual, _classes(network.config.id2label))
+
+
+def _unlike(processor: Any, usual: Preprocess) -> str:
+    """Say how what a processor shows of a picture differs from what is shown here; or nothing.
+
+    The picture has two colours and the size to which others are resized, so that numbers, the
+    order of channels and, by where the colours meet, scale and crop are seen.
+    """
+    side, crop = (each or usual.center_crop or 224 for each in (usual.resize, usual.center_crop))
+    columns = (torch.arange(side) >= side // 8).long()
+    picture = _COLOURS[columns].repeat(side, 1, 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = processor(Image.fromarray(picture.numpy()), return_tensors="pt")
+        found = made["pixel_values"].float()
+    # Processors do whatever they like, with whatever is missing.
+    except Exception as error:
+        return f"cannot be run on a picture ({shorten(str(error), 200, placeholder=' …')})"
+    sized = usual.center_crop is not None
+    if found.ndim != 4 or found.shape[1] != 3 or (sized and found.shape[2:] != (crop, crop)):
+        return f"makes {tuple(found.shape)} of a picture of {side} x {side}"
+    left = (side - crop) // 2 if sized else 0
+    expected = usual.around(nn.Identity())(picture.permute(2, 0, 1)[None] / 255)
+    expected = expected[0, :, side // 2, left : left + crop]
+    row = found[0, :, found.shape[2] // 2]
+    if not sized:  # only what is at both ends can be told
+        row, expected = row[:, [0, -1]], expected[:, [0, -1]]
+    step = 2 / 255 / min(usual.std or (1.0,))
+    wrong = ((row - expected).abs() > step).any(0).sum()
+    # Where the colours meet, a crop may be off by a pixel.
+    return "does more to images than it says" if wrong > (2 if sized else 0) else ""
 
 
 class _ByName(nn.Module):
@@ -47,7 +94,16 @@ class _ByName(nn.Module):
         self.network, self.training = network, network.training
 
     def forward(self, images: Tensor) -> Tensor:
-        return logits_of(self.network(pixel_values=images))
+        try:
+            return logits_of(self.network(pixel_values=images))
+        except ValueError as error:
+            text = " ".join(str(error).split()).removesuffix(".")
+            if "image size" not in text:
+                raise
+            raise ValueError(
+                f"{text}; bring images to the size of the model, those of a folder by --resize and "
+                "--center-crop"
+            ) from error
 
 
 def _classes(names: dict[int, str]) -> tuple[str, ...]:
@@ -62,20 +118,22 @@ def _in_a_line(what: str, advice: str = "") -> Iterator[None]:
         yield
     # Files may be missing or damaged, or come over the network: almost any error.
     except Exception as error:
-        text = " ".join(str(error).split())[:300]
+        text = shorten(str(error), 300, placeholder=" …").removesuffix(".")
         raise ValueError(f"{what}: {text}{advice}") from error
 
 
 @contextlib.contextmanager
 def _quiet(library: Any) -> Iterator[None]:
     """Without bars and advice, which are for who works with the library itself."""
-    logging = library.utils.logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    own, hub = library.utils.logging, logging.getLogger("huggingface_hub")
+    level, bars, hub_level = own.get_verbosity(), own.is_progress_bar_enabled(), hub.level
+    own.set_verbosity_error()
+    own.disable_progress_bar()
+    hub.setLevel(logging.ERROR)  # which else tells each time that it tries again
     try:
         yield
     finally:
-        logging.set_verbosity(level)
+        own.set_verbosity(level)
+        hub.setLevel(hub_level)
         if bars:
-            logging.enable_progress_bar()
+            own.enable_progress_bar()

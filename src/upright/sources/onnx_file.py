@@ -85,6 +85,7 @@ def load_onnx(name: str, *, device: torch.device) -> Pretrained:
         Preprocess(
             layout="channels-last" if last else None, resize=sized.side, center_crop=sized.side
         ),
+        in_torch=False,
     )
 
 

@@ -15,15 +15,23 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from upright.checks import Model, warn_if_probabilities
+from upright.checks import (
+    Model,
+    check_probabilities,
+    warn_if_mean_of_bytes,
+    warn_if_probabilities,
+)
 from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.sources.preprocess_configs import fields_of
 
-__all__ = ["AS_IT_IS", "Layout", "Preprocess"]
+__all__ = ["AS_IT_IS", "Channels", "Layout", "Preprocess"]
 
 Layout = Literal["channels-first", "channels-last"]
 """The order of the axes of a batch: N x C x H x W or N x H x W x C."""
+
+Channels = Literal["rgb", "bgr"]
+"""The order of the colours: red first or blue first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +46,13 @@ class Preprocess:
     """
 
     mean: tuple[float, ...] | None = None
-    """Of each channel, or one for all, on the scale of images in [0, 1]."""
+    """Of each channel, red first, or one for all, on the scale of images in [0, 1]."""
     std: tuple[float, ...] | None = None
     """The same, to divide by: bytes from 0 to 255 are a mean of 0 and a std of 1/255."""
     layout: Layout | None = None
     """In which order it takes the axes of a batch; if not told, N x C x H x W."""
+    channels: Channels | None = None
+    """In which order it takes the colours; if not told, red first."""
     offset: int | None = None
     """How many outputs come before those of the classes: 1 of 1001 that begin with background."""
     probabilities: bool | None = None
@@ -76,8 +86,13 @@ class Preprocess:
         """
         return told if isinstance(told, Preprocess) else _made(fields_of(told))
 
-    def __or__(self, other: Preprocess) -> Preprocess:
-        return Preprocess(**asdict(self) | other.told)
+    def __or__(self, other: object) -> Preprocess:
+        return self.but_for(**other.told) if isinstance(other, Preprocess) else NotImplemented
+
+    def but_for(self, **fields: Any) -> Preprocess:
+        """Give the same but for some fields; None is not told."""
+        said = {name: value for name, value in fields.items() if value is not None}
+        return Preprocess(**self.told | said)
 
     def __repr__(self) -> str:
         return f"Preprocess({', '.join(f'{name}={value!r}' for name, value in self.told.items())})"
@@ -102,10 +117,13 @@ class Preprocess:
         """
         if self.layout == "channels-last":
             model = _ChannelsLast(model, "channels-last")
+        if self.channels == "bgr":
+            model = _BlueFirst(model, "bgr")
         if self.offset or self.probabilities:
             model = _Answers(model, self.offset or 0, probabilities=bool(self.probabilities))
         if self.mean is None or self.std is None:
             return model
+        warn_if_mean_of_bytes(self.mean)
         return Normalised(model, self.mean, self.std)
 
 
@@ -134,6 +152,11 @@ class _ChannelsLast(_Around):
         return logits_of(self.network(images.permute(0, 2, 3, 1).contiguous()))
 
 
+class _BlueFirst(_Around):
+    def forward(self, images: Tensor) -> Tensor:
+        return logits_of(self.network(images.flip(1)))
+
+
 class _Answers(_Around):
     def __init__(self, network: Model, offset: int, *, probabilities: bool) -> None:
         super().__init__(network, f"offset {offset}" + " probabilities" * probabilities)
@@ -146,9 +169,9 @@ class _Answers(_Around):
                 f"an offset of {self.offset} leaves none of the model's {answers.shape[1]} "
                 "outputs; give a smaller one"
             )
-        if not (self.probabilities or self._looked):
+        if not self._looked:  # at all of them: a part tells nothing
+            (check_probabilities if self.probabilities else warn_if_probabilities)(answers)
             self._looked = True
-            warn_if_probabilities(answers)  # which nobody sees of a part of them
         answers = answers[:, self.offset :]
         if not self.probabilities:
             return answers
@@ -158,10 +181,16 @@ class _Answers(_Around):
 
 def _made(fields: Mapping[str, Any]) -> Preprocess:
     known = asdict(Preprocess())
-    if unknown := sorted(set(fields) - set(known)):
+    if {"architectures", "model_type"} & fields.keys():
         raise ValueError(
-            f"preprocessing has no {', '.join(unknown)}; it has {', '.join(known)}, and the "
-            "fields of a preprocessor_config.json or of timm's data configuration are read too"
+            "this describes a network, and not its preprocessing; give the "
+            "preprocessor_config.json that lies beside it"
+        )
+    if unknown := sorted(map(str, set(fields) - set(known))):
+        more = ", …" * (len(unknown) > 3)
+        raise ValueError(
+            f"preprocessing has no {', '.join(unknown[:3])}{more}; it has {', '.join(known)}, and "
+            "the fields of a preprocessor_config.json or of timm's data configuration are read too"
         )
     return Preprocess(**fields)
 
@@ -169,6 +198,8 @@ def _made(fields: Mapping[str, Any]) -> Preprocess:
 def _numbers(name: str, value: object) -> tuple[float, ...] | None:
     if value is None:
         return None
+    if callable(as_list := getattr(value, "tolist", None)):  # of an array or a tensor
+        value = as_list()
     values: list[Any] = [*value] if isinstance(value, tuple | list) else [value]
     if not values or not all(_is_number(each) for each in values):
         raise ValueError(f"{name} is {value!r}; give numbers, one for each channel or one for all")
@@ -185,8 +216,9 @@ def _check(told: Preprocess) -> None:
         raise ValueError("mean and std belong together: give both, or none")
     if told.mean is not None and told.std is not None:
         Normalised(nn.Identity(), told.mean, told.std)  # which looks at the numbers
-    if told.layout not in (None, *get_args(Layout)):
-        raise ValueError(f"layout is {told.layout!r}; give {' or '.join(get_args(Layout))}")
+    for name, words in (("layout", get_args(Layout)), ("channels", get_args(Channels))):
+        if (value := getattr(told, name)) not in (None, *words):
+            raise ValueError(f"{name} is {value!r}; give {' or '.join(words)}")
     for name, least in (("offset", 0), ("resize", 1), ("center_crop", 1)):
         value = getattr(told, name)
         if value is not None and (type(value) is not int or value < least):

@@ -20,6 +20,9 @@ NAMED: Mapping[str, dict[str, Any]] = {
 }
 """What most networks for photographs want: by torchvision's models, and by Inception's."""
 
+# What is done by processors of these kinds whether or not their files say so.
+_BLUE_FIRST, _NOT_NORMALISED = ("MobileViT", "PPLCNet"), ("MobileViT",)
+
 
 def fields_of(told: object) -> dict[str, Any]:
     """Give the fields of a ``Preprocess`` in a name, a file, a text, a dict or an object."""
@@ -28,7 +31,8 @@ def fields_of(told: object) -> dict[str, Any]:
     if isinstance(told, Mapping):
         return _of_config(told)
     if callable(as_dict := getattr(told, "to_dict", None)):  # a processor of transformers
-        return _of_config(as_dict())
+        # What is None there is not done; files leave out what is as usual.
+        return _of_config({"do_normalize": False} | as_dict())
     if hasattr(told, "resize_size") and hasattr(told, "crop_size"):
         return _torchvision(told)
     raise ValueError(
@@ -64,7 +68,7 @@ def _of_text(text: str) -> dict[str, Any]:
 
 def _of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     # Newer files of both have it beside other things.
-    for name in ("image_processor", "pretrained_cfg"):
+    for name in ("image_processor", "pretrained_cfg", "data_config"):
         if isinstance(inside := config.get(name), Mapping):
             config = inside
     try:
@@ -103,26 +107,32 @@ def _hugging_face(config: Mapping[str, Any]) -> dict[str, Any]:
     """``preprocessor_config.json``: it scales bytes first, and then normalises these."""
     scale = 255 * config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 255.0
     before = 1.0 if config.get("rescale_offset") else 0.0
-    mean, std = [0.0], [1.0]
-    if config.get("do_normalize", True):
+    mean, std, kind = [0.0], [1.0], str(config.get("image_processor_type", ""))
+    if config.get("do_normalize", not kind.startswith(_NOT_NORMALISED)):
         if not {"image_mean", "image_std"} <= config.keys():
             raise ValueError("it has no image_mean and image_std")
         mean, std = _listed(config["image_mean"]), _listed(config["image_std"])
         if config.get("include_top"):  # EfficientNet's divide twice
             std = [each * each for each in std]
-    normalised = {
+    normalised: dict[str, Any] = {
         "mean": tuple((each + before) / scale for each in mean),
         "std": tuple(each / scale for each in std),
     }
-    return normalised | _hugging_face_sizes(config)
+    if config.get("do_flip_channel_order", kind.startswith(_BLUE_FIRST)):
+        normalised["channels"] = "bgr"
+    return normalised | _hugging_face_sizes(config, kind)
 
 
-def _hugging_face_sizes(config: Mapping[str, Any]) -> dict[str, int]:
+def _hugging_face_sizes(config: Mapping[str, Any], kind: str) -> dict[str, int]:
     size = _side(config.get("size")) if config.get("do_resize", True) else None
     crop = _side(config.get("crop_size")) if config.get("do_center_crop") else size
     part = config.get("crop_pct")
     if size is not None and part and size < 384:  # as ConvNeXt's
         size, crop = int(size / part), size
+    if size is not None and kind.startswith("Levit"):
+        size = int(256 / 224 * size)
+    if kind.startswith("Perceiver"):  # which crops first, in proportion
+        size, crop = crop, size
     sizes = {"resize": size, "center_crop": crop}
     return {name: side for name, side in sizes.items() if side is not None}
 

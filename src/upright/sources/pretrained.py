@@ -30,6 +30,8 @@ class Pretrained:
     """As its source says."""
     classes: tuple[str, ...] = ()
     """Of its outputs, after the offset; several names of one have commas between them."""
+    in_torch: bool = True
+    """Whether torch computes it, in whichever precision it is told to; another runtime does not."""
     outside: Callable[[Model], Model] = _itself
     """What is done with the model that takes images in [0, 1], such as averaging it over poses."""
 

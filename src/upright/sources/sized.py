@@ -51,14 +51,24 @@ class Sized:
         return ask(self.model, filled)[: len(images)]
 
     def _check(self, images: Tensor) -> None:
-        pairs = zip(self.image, images.shape[1:], strict=True)
-        if any(wanted not in (None, size) for wanted, size in pairs):
+        if not self._fits(images):
             axes = ("height", "width", "channels") if self.channels_last else _AXES
             raise ValueError(
                 f"the model was exported for images of {_times(self.image)} "
                 f"({' x '.join(axes)}), but these are {_times(images.shape[1:])}; "
-                "resize the images, or export the model for this size"
+                f"{self._advice(images)}"
             )
+
+    def _advice(self, images: Tensor) -> str:
+        if self._fits(images.movedim(3, 1)):
+            return "leave out --layout: it takes channels first"
+        if self._fits(images.movedim(1, 3)):
+            return "give --layout channels-last"
+        return "resize the images, or export the model for this size"
+
+    def _fits(self, images: Tensor) -> bool:
+        pairs = zip(self.image, images.shape[1:], strict=True)
+        return all(wanted in (None, size) for wanted, size in pairs)
 
 
 def _times(sizes: tuple[int | None, ...] | torch.Size) -> str:

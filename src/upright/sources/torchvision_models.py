@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from upright.models.of_libraries import need_torchvision
 from upright.sources.preprocess import Preprocess
@@ -14,6 +16,9 @@ from upright.sources.registry import model_source
 from upright.train.weight_files import load_weights, read_weights
 
 __all__ = ["load_torchvision"]
+
+# As files of DenseNets have it, which torchvision published before this was no name any more.
+_OLD_NAME = re.compile(r"^(.*denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 
 @model_source(
@@ -49,10 +54,19 @@ def _published(models: Any, name: str, weights: Any) -> nn.Module:
 
 def _with_weights(models: Any, name: str, file: str) -> tuple[nn.Module, int]:
     """A network with as many outputs as the weights have, and how many these are."""
-    weights = read_weights(file)
+    weights = {_OLD_NAME.sub(r"\1\2", key): value for key, value in read_weights(file).items()}
+    options = _options(name, weights)
     with torch.device("meta"):
-        last = [*models.get_model(name, weights=None).state_dict()][-1]
+        last = [*models.get_model(name, weights=None, **options).state_dict()][-1]
     outputs = len(weights[last]) if last in weights and weights[last].ndim else 1000
-    network = models.get_model(name, weights=None, num_classes=outputs)
+    network = models.get_model(name, weights=None, num_classes=outputs, **options)
     load_weights(network, weights, file=file)
     return network, outputs
+
+
+def _options(name: str, weights: Mapping[str, Tensor]) -> dict[str, bool]:
+    """As the published weights have it: these two take their own normalisation back first."""
+    if name not in ("googlenet", "inception_v3"):
+        return {}
+    aux = any(key.lower().startswith("aux") for key in weights)
+    return {"transform_input": True, "aux_logits": aux, "init_weights": False}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import re
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -13,6 +16,9 @@ from torch import Tensor, nn
 from upright.factories import need_file
 
 __all__ = ["load_weights", "read_weights", "weights_digest"]
+
+_NOT_READ = re.compile(r"Unsupported global: GLOBAL (\S+)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def read_weights(name: str) -> dict[str, Tensor]:
@@ -24,13 +30,14 @@ def read_weights(name: str) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+        # The options of whoever trained it are plain values, and lie beside many weights.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            found: Any = torch.load(path, map_location="cpu", weights_only=True)
     # Depending on what is wrong with the file, almost any error.
     except Exception as error:
-        text = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"{path} cannot be read as weights: {text}; save the state_dict() of the network, by "
-            "torch.save or safetensors"
+            f"{path} cannot be read as weights: {_why(error)}; save the state_dict() of the "
+            "network alone, by torch.save or safetensors"
         ) from error
     for inside in ("state_dict", "model_state_dict", "model"):
         if isinstance(found, Mapping) and isinstance(found.get(inside), Mapping):
@@ -41,12 +48,20 @@ def read_weights(name: str) -> dict[str, Tensor]:
     return {str(key).removeprefix("module."): value for key, value in found.items()}
 
 
+def _why(error: Exception) -> str:
+    """Say in a line what is wrong with a file, without advice to trust it."""
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    if found := _NOT_READ.search(text):
+        return f"it holds a {found[1]}, for which code would have to be run"
+    return shorten(text, 200, placeholder=" …")
+
+
 def load_weights(network: nn.Module, weights: Mapping[str, Tensor], *, file: str) -> None:
     """Give a network weights, all of them and no others."""
     try:
         network.load_state_dict(weights)
     except RuntimeError as error:
-        text = " ".join(str(error).split())[:300]
+        text = shorten(str(error), 300, placeholder=" …")
         raise ValueError(f"{file} holds weights of another network: {text}") from error
 
 
