@@ -172,3 +172,14 @@ class TestOneAhead:
         next(coming)
         coming.close()  # type: ignore[attr-defined]
         assert threading.active_count() == before
+
+    def test_an_evaluation_that_fails_leaves_no_thread_behind(self) -> None:
+        def model(_: Tensor) -> Tensor:
+            raise RuntimeError("out of order")
+
+        before = threading.active_count()
+        with pytest.raises(RuntimeError, match="out of order") as failure:
+            evaluate(model, made(Disk()), attacks=["wo-2"])
+        # Frames that wait for their turn are held by the traceback until the collector comes.
+        assert failure.tb is not None
+        assert threading.active_count() == before

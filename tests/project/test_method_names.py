@@ -60,6 +60,8 @@ ALLOWED = {
         "str(error).partition('\\n')",
         "str(error).partition('\\n')[0].partition('. ')",
         "str(error).partition(' The grammar is\\n')",
+        "re.compile('Unsupported global: GLOBAL (\\\\S+)')",
+        "re.compile('\\\\x1b\\\\[[0-9;]*m')",
     },
     "the lines of a file": {"line.endswith(b'\\n')", "content.removesuffix(b'\\n')"},
     "an address, a thread": {

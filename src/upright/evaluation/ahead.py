@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,10 +13,12 @@ __all__ = ["one_ahead"]
 T = TypeVar("T")
 
 
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
+def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
     """Give items one after another, the next of which a thread makes meanwhile.
 
-    An error is that of the item that is asked for. Who stops asking waits for one item at the most.
+    An error is that of the item that is asked for. Who stops asking must close this, and waits for
+    one item at the most. Left to the garbage collector it would be closed in any thread, such as
+    one that a pool is just starting, and wait for that pool's lock for ever.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="upright-ahead") as thread:
         coming = thread.submit(_next, items)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -237,7 +237,9 @@ class Examination:
         return found
 
 
-def prepared(source: Iterator[Chunk], device: torch.device | None) -> Iterator[tuple[Chunk, Chunk]]:
+def prepared(
+    source: Iterator[Chunk], device: torch.device | None
+) -> Generator[tuple[Chunk, Chunk], None, None]:
     """Check chunks, and give each as it is and on the device; None for where it is."""
     for chunk in source:
         checks.check_layout(chunk.images)

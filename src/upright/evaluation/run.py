@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -169,13 +169,11 @@ def examine(
         examination.time_limit, examination.places = time_limit, part.places
         if part.places is None and cuts(data, limit):
             examination.cut_at = limit
-        ready = prepared(part.chunks(data), _device(model, device))
-        # What is a user's own to read is read where the user calls.
-        ready = one_ahead(ready) if is_whole(data) or isinstance(data, InAnyOrder) else ready
-        for chunk in examination.unfinished(ready, ranks):
-            piece = examination.measure(chunk)
-            kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
-            files.save(kept, chunk)
+        with contextlib.closing(_ready(part, data, _device(model, device))) as ready:
+            for chunk in examination.unfinished(ready, ranks):
+                piece = examination.measure(chunk)
+                kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
+                files.save(kept, chunk)
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
@@ -209,6 +207,16 @@ class _Part:
         if self.places is None:
             return chunks(data, self.question.limit)
         return chunks(data, places=self.places, passes=self.question.passes_per_image)
+
+
+def _ready(
+    part: _Part, data: Data, device: torch.device | None
+) -> Generator[tuple[Chunk, Chunk], None, None]:
+    """Get chunks ready beside the work on those before them."""
+    chunks_ready = prepared(part.chunks(data), device)
+    # What is a user's own to read is read where the user calls.
+    beside = is_whole(data) or isinstance(data, InAnyOrder)
+    return one_ahead(chunks_ready) if beside else chunks_ready
 
 
 def _move(oracle: Oracle | None, question: Question) -> Move:
