@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bar_images import bars, trained_network
 from rigid_spaces import rigid
-from upright import Evaluation, evaluate
-from upright.evaluation import stream, time_limit
+from upright import Attack, Evaluation, Score, Space, WorstCase, evaluate
+from upright.attacks import worse_of
+from upright.evaluation import Question, examine, stream, time_limit
 from upright.evaluation.result import wilson_interval
 from upright.evaluation.time_limit import TimeLimit
 
@@ -31,6 +32,25 @@ def measure(model: Any = None, data: Any = DATA, **options: Any) -> Evaluation:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten images, whatever is asked."""
     monkeypatch.setattr(stream, "_IMAGES_AT_MOST", 10)
+
+
+class Wanders(Attack):
+    """Draws once more after it has seen scores, tries first and images second."""
+
+    passes_per_image = 3
+
+    def __str__(self) -> str:
+        return "wanders"
+
+    def search(
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        poses = space.sample(count, generator=generator)
+        worst = WorstCase(poses, score(poses), count)
+        more = space.sample(2, count, generator=generator)
+        for each in (more[0], more[1]):
+            worst = worse_of(worst, WorstCase(each, score(each), count))
+        return worst
 
 
 class Clock:
@@ -77,6 +97,27 @@ class TestSample:
             assert pose is not None
             assert of_many is not None
             assert pose.values.equal(of_many.values[rows])
+
+    @pytest.mark.usefixtures("small_chunks")
+    @pytest.mark.parametrize("only_accuracy", [False, True])
+    def test_what_is_drawn_for_an_image_depends_on_its_place_alone(
+        self, only_accuracy: bool
+    ) -> None:
+        """Neither on which images are visited, nor on what else is asked, nor on the sizes of
+        chunks, which follow from both."""
+        drawing = ["wo-3", "rnd", "s-pgd", "refine-12+rnd", "refine-20+rnd+s-pgd", Wanders()]
+        options = {"only_accuracy": only_accuracy, "data": bars(65, seed=5)}
+        whole = measure(attacks=drawing, **options)
+        for asked in ([drawing[0]], [*drawing, "grid-5x5x3"]):
+            part = measure(attacks=asked, sample=33, **options)
+            assert part.places is not None
+            for name in map(str, asked[: len(drawing)]):
+                found, of_all = part.attacks[name], whole.attacks[name]
+                assert found.correct.equal(of_all.correct[part.places])
+                assert not found.correct.all()
+                if found.worst_pose is not None and of_all.worst_pose is not None:
+                    poses = of_all.worst_pose.values[part.places]
+                    assert torch.allclose(found.worst_pose.values, poses)
 
     def test_the_seed_decides_and_all_images_are_as_likely(self) -> None:
         counts = torch.zeros(12)
@@ -134,6 +175,20 @@ class TestSample:
         images[31] = 1.0
         with pytest.raises(ValueError, match="image 31, counted from 0"):
             evaluate(broken, (images, torch.zeros(50).long()), attacks=["rnd"], sample=50)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("first", [0, 7, 20, 35])
+def test_a_piece_of_the_data_is_examined_as_among_all(first: int) -> None:
+    question = Question.of(["wo-3", Wanders()], space=rigid(1, 15))
+    network, (images, labels) = trained_network(), bars(40, seed=5)
+    whole, piece = examine(network, (images, labels), question), (images[first:], labels[first:])
+    part = examine(network, piece, question, first=first)
+    for name, found in part.attacks.items():
+        expected = whole.attacks[name].worst_pose
+        assert found.worst_pose is not None
+        assert expected is not None
+        assert torch.allclose(found.worst_pose.values, expected.values[first:])
 
 
 @pytest.mark.usefixtures("small_chunks")

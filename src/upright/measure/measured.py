@@ -287,13 +287,8 @@ def record_of(
 
 
 def _as_measured(question: Question, evaluation: Evaluation) -> Question:
-    """Give the question that was answered: of how many images, drawn at random, there were.
-
-    Of all of them the order tells nothing, but for poses that are drawn for an image by its place.
-    """
-    if evaluation.of_images is None:
-        return question
-    whole = len(evaluation) == evaluation.of_images and all(map(_shares_poses, evaluation.attacks))
+    """Give the question that was answered: of how many images, drawn at random, if not of all."""
+    whole = evaluation.of_images in (None, len(evaluation))
     return replace(question, sample=None if whole else len(evaluation))
 
 
