@@ -227,7 +227,8 @@ class Evaluate:
             shown = self._shown(loaded)
             for note in notes(self.model, loaded):
                 say(note)
-            for doubt in doubts(self.model, self._trained, loaded):
+            in_time = self.minutes is not None
+            for doubt in doubts(self.model, self._trained, loaded, in_time=in_time):
                 say(f"warning: {doubt}")
             found = measure(
                 loaded,

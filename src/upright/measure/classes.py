@@ -82,7 +82,7 @@ def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[Class
 def _named(data: LabelledImages, names: ClassNames) -> LabelledImages:
     """Call classes that have numbers only by the names of these."""
     fits = int(data.labels.max()) < len(names)
-    return LabelledImages(data.images, data.labels, names.shown) if fits else data
+    return data.relabelled(data.labels, names.shown) if fits else data
 
 
 def _trouble(
