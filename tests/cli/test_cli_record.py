@@ -303,6 +303,26 @@ def test_the_table_and_the_json_say_of_how_many_images(run, upright_evaluate, ca
     assert low <= result["attacks"]["wo-2"]["accuracy"] <= high
 
 
+@pytest.mark.parametrize("wrong", [["--minutes", "nan"], ["--minutes", "0"], ["--sample", "0"]])
+def test_what_is_no_part_is_refused_before_anything_is_loaded(wrong, upright_evaluate):
+    code, said = upright_evaluate("nowhere.py:make", *OPTIONS, *wrong)
+    assert code == 2
+    assert f"{wrong[0][2:]} must be" in said
+
+
+@pytest.mark.parametrize("data", ["folder:nowhere", "nothing-like-it"])
+def test_data_that_are_not_there_are_told_before_a_model_is_loaded(data, capsys):
+    assert main(["evaluate", "nowhere.py:make", "--data", data]) == 2
+    assert "no such folder" in (said := capsys.readouterr().err) or "no data set" in said
+
+
+def test_a_sample_of_more_than_there_are_is_told(run, upright_evaluate):
+    code, said = upright_evaluate(run.path, *OPTIONS[:4], "--limit", "9", "--sample", "10")
+    assert code == 0
+    assert "there are 9 images, and no 10 to draw from: all are measured" in said
+    assert "sample" not in recorded()[0].evaluation
+
+
 def test_the_explorer_needs_all_images(run, upright_evaluate):
     for part in (["--sample", "5"], ["--minutes", "1"]):
         code, said = upright_evaluate(run.path, *OPTIONS, *part, "--save", "saved")

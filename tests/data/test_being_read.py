@@ -136,6 +136,10 @@ def test_a_folder_by_name_is_a_folder_that_is_read(photographs: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_said_before_anything_is_measured(photographs: Path) -> None:
+    Image.new("I;16", (12, 12)).save(photographs / "class-1" / "zzz.png")
+    deep = load_data(f"folder:{photographs}")
+    with pytest.raises(ValueError, match=r"zzz\.png: mode I;16, more than 8 bits"):
+        next(deep.read(torch.arange(31)))
     (photographs / "class-1" / "zzz.png").write_bytes(b"no picture")
     data = load_data(f"folder:{photographs}")
 
@@ -175,6 +179,11 @@ def test_all_at_once_are_those_that_were_read_before() -> None:
     assert data.images.is_contiguous()
     assert sorted(disk.read) == [*range(COUNT)]
     assert data.take(some).images.equal(PIXELS[some])
+
+
+def test_a_folder_without_its_word_is_told_how_it_is_written(photographs: Path) -> None:
+    with pytest.raises(ValueError, match=f"is a folder: write folder:{photographs}"):
+        load_data(str(photographs))
 
 
 class TestOneAhead:

@@ -154,6 +154,11 @@ class TestSample:
         assert int(part.places.max()) < 30
         assert part.of_images == 30
 
+    @pytest.mark.parametrize("sample", [0, -3, 2.5, 1e3])
+    def test_what_is_no_number_of_images_is_refused(self, sample: Any) -> None:
+        with pytest.raises(ValueError, match=r"sample must be (at least 1|a whole number), but is"):
+            measure(sample=sample)
+
     def test_more_than_there_are_is_all(self) -> None:
         assert len(measure(sample=1000)) == 300
         assert measure(sample=1000).images_in_words == "300 images"
@@ -227,9 +232,9 @@ class TestMinutes:
             assert result.correct.equal(part.attacks[name].correct)
             assert result.forward_passes == part.attacks[name].forward_passes
 
-    @pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])
-    def test_no_time_at_all_is_refused(self, minutes: float) -> None:
-        with pytest.raises(ValueError, match="minutes must be above 0"):
+    @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
+    def test_no_time_at_all_and_all_time_are_refused(self, minutes: float) -> None:
+        with pytest.raises(ValueError, match="minutes must be a number above 0"):
             measure(minutes=minutes)
 
 

@@ -11,6 +11,7 @@ so that the first n are spread over the classes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -151,11 +152,12 @@ def _sub_folders(path: Path) -> list[Path]:
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(
-        item
-        for item in folder.iterdir()
-        if item.suffix.lower() in _SUFFIXES and item.name[0] != "." and item.is_file()
-    )
+    with os.scandir(folder) as items:  # tells files from folders without a look at each
+        return sorted(
+            Path(item.path)
+            for item in items
+            if item.name.lower().endswith(_SUFFIXES) and item.name[0] != "." and item.is_file()
+        )
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -57,6 +57,9 @@ def doubts(
 
 def notes(model: str, loaded: Loaded) -> Iterator[str]:
     """Say what was taken for granted, one line each."""
+    asked, there = loaded.question.sample, len(loaded.data)
+    if asked is not None and asked > there:
+        yield f"there are {there} images, and no {asked} to draw from: all are measured"
     parts = loaded.model.modules() if isinstance(loaded.model, nn.Module) else ()
     if loaded.preprocess.mean is None and any(isinstance(part, FromFile) for part in parts):
         yield (
