@@ -47,7 +47,7 @@ class ByPlace(torch.Generator):
         there.
         """
         drawn, starts = ByPlace(), places // size * size
-        drawn.manual_seed(begin(int(starts[0])).initial_seed())
+        drawn.manual_seed(begin(int(places[0])).initial_seed())
         visits = {start: (starts == start).nonzero()[:, 0] for start in starts.unique().tolist()}
         drawn.neighbourhoods = [
             Neighbours(
