@@ -10,6 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence, Set
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -59,6 +60,8 @@ class SuspiciousInput(UserWarning):
 def check_at_least_1(**numbers: int | None) -> None:
     """Check options that are counts, or None where they are left open."""
     for name, number in numbers.items():
+        if number is not None and not isinstance(number, SupportsIndex):  # as 1e3, or 0.1
+            raise ValueError(f"{name} must be a whole number, but is {number}")
         if number is not None and number < 1:
             raise ValueError(f"{name} must be at least 1, but is {number}")
 

@@ -21,7 +21,7 @@ _MOST_PIXELS = 1 << 26
 
 
 def open_picture(path: Path) -> Image.Image:
-    """Open a picture: its size is known and bounded, and nothing of it is decoded yet."""
+    """Open a picture: its size and depth are known and bounded, and nothing is decoded yet."""
     try:
         picture = Image.open(path, formats=_FORMATS)
     # A damaged file can make Pillow raise nearly anything.
@@ -29,9 +29,13 @@ def open_picture(path: Path) -> Image.Image:
         raise ValueError(
             f"{path}: cannot be read as an image ({', '.join(_FORMATS)}); mend or remove it"
         ) from error
-    if picture.width * picture.height > _MOST_PIXELS:
+    try:
+        if picture.width * picture.height > _MOST_PIXELS:
+            raise ValueError(f"{path}: {picture.width} x {picture.height} px; shrink it first")
+        _check_depth(picture, str(path))
+    except ValueError:
         picture.close()
-        raise ValueError(f"{path}: {picture.width} x {picture.height} px; shrink it first")
+        raise
     return picture
 
 
@@ -41,10 +45,7 @@ def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
     What is transparent is white, as in viewers: the colours that lie below it are nobody's.
     It must have 8 bits a channel: of more, Pillow would clip values at 255.
     """
-    if picture.mode.startswith(("I", "F")):
-        raise ValueError(
-            f"{called}: mode {picture.mode}, more than 8 bits a channel; save it with 8"
-        )
+    _check_depth(picture, called)
     try:
         turned = ImageOps.exif_transpose(picture)
         mode = "L" if turned.mode in ("1", "L") else "RGB"
@@ -53,6 +54,13 @@ def as_seen(picture: Image.Image, *, called: str = "a picture") -> Image.Image:
     except Exception as error:
         raise ValueError(f"{called}: cannot be read as an image; mend or remove it") from error
     return _on_white(shown) if shown.mode == "RGBA" else shown
+
+
+def _check_depth(picture: Image.Image, called: str) -> None:
+    if picture.mode.startswith(("I", "F")):
+        raise ValueError(
+            f"{called}: mode {picture.mode}, more than 8 bits a channel; save it with 8"
+        )
 
 
 def _on_white(picture: Image.Image) -> Image.Image:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from upright.families import RIGID, Axis, Chain, chain_of
 from upright.pose import Pose
+from upright.uniform import uniform
 
 __all__ = ["PAPER", "Space"]
 
@@ -173,8 +174,7 @@ angle=[-30.0, 0.0, 30.0, -30.0] degrees)
         device: torch.device | str | None = None,
     ) -> Pose:
         """Draw poses uniformly from the box."""
-        device = device or (generator.device if generator is not None else None)
-        poses = torch.rand(*shape, len(self.axes), generator=generator, device=device).sub_(0.5)
+        poses = uniform(*shape, len(self.axes), generator=generator, device=device).sub_(0.5)
         # Plain numbers, not a tensor of limits: a CUDA graph cannot capture a copy from the host.
         for place, (low, high) in enumerate(self.limits):
             poses[..., place].mul_(high - low)

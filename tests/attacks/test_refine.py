@@ -14,8 +14,6 @@ from hill_scores import Hills, draws, hills
 from rigid_spaces import rigid
 from upright import Attack, GridSearch, Pose, RefiningSearch, RegularizedLoss, Space, evaluate, tta
 from upright.attacks import Rounds
-from upright.evaluation.question import Question
-from upright.integrations.placed import attack_at, places
 
 LINE, BOX, FIVE = "rotate", "shift rotate", "shift rotate zoom brightness"
 ODD_SPACES = [
@@ -208,24 +206,6 @@ def test_more_passes_never_raise_accuracy() -> None:
     correct = torch.stack([found.attacks[name].correct for name in names]).int()
     assert (correct.diff(dim=0) <= 0).all()
     assert torch.equal(found.attacks["refine-1"].correct, found.natural_correct)
-
-
-@pytest.mark.parametrize("name", ["refine-40", "refine-40+rnd"])
-def test_a_part_of_the_data_is_searched_as_in_the_whole(name: str) -> None:
-    question = Question.of([name], space=SPACE)
-    (attack,) = question.attacks.values()
-    (place,) = places(20, DATA[0][20:50])
-    placed = attack_at(attack, place, question)
-    assert str(placed) == name
-    assert placed.passes_per_image == 40
-    part = evaluate(
-        trained_network(), (DATA[0][20:50], DATA[1][20:50]), attacks=[placed], space=SPACE
-    )
-    whole = evaluate(trained_network(), DATA, attacks=[name], space=SPACE)
-    found, expected = (each.attacks[name].worst_pose for each in (part, whole))
-    assert found is not None
-    assert expected is not None
-    assert torch.equal(found.values, expected.values[20:50])
 
 
 @pytest.mark.parametrize("objective", ["KL(rob, refine-20)", "L2(mix, refine-20+rnd×2)"])

@@ -280,20 +280,11 @@ def test_a_record_of_a_random_part_is_not_one_of_the_whole(run, upright_evaluate
     assert (sample.evaluation["sample"], sample.images) == (20, 20)
     assert sample.key == same.key
     assert sample.measured == same.measured
-    # The poses of wo-2 are drawn by place: in another order they are others.
-    assert (in_time.evaluation["sample"], in_time.images) == (60, 60)
-    assert in_time.measured["grid-3x3x3"] == whole.measured["grid-3x3x3"]
-    assert len({whole.key, sample.key, in_time.key}) == 3
-    assert in_time.data_digest == whole.data_digest != sample.data_digest
+    assert sample.key != whole.key
+    assert sample.data_digest != whole.data_digest
+    # In time for all, the order is no other question: the poses of wo-2 are drawn by place.
+    assert (in_time.key, in_time.measured) == (whole.key, whole.measured)
     assert not cells.is_whole(replace(sample, evaluation=sample.evaluation | {"limit": None}))
-
-
-def test_in_time_and_under_a_grid_a_random_order_is_no_other_question(run, upright_evaluate):
-    grid = [*OPTIONS[:2], "--limit", "20", "--device", "cpu"]
-    for part in ([], ["--minutes", "9"]):
-        assert upright_evaluate(run.path, *grid, *part) == (0, "")
-    whole, in_time = recorded()
-    assert in_time.key == whole.key
 
 
 def test_the_table_and_the_json_say_of_how_many_images(run, upright_evaluate, capsys):
@@ -310,6 +301,26 @@ def test_the_table_and_the_json_say_of_how_many_images(run, upright_evaluate, ca
     assert result["data_digest"] == data.take(places).digest()
     low, high = result["attacks"]["wo-2"]["interval"]
     assert low <= result["attacks"]["wo-2"]["accuracy"] <= high
+
+
+@pytest.mark.parametrize("wrong", [["--minutes", "nan"], ["--minutes", "0"], ["--sample", "0"]])
+def test_what_is_no_part_is_refused_before_anything_is_loaded(wrong, upright_evaluate):
+    code, said = upright_evaluate("nowhere.py:make", *OPTIONS, *wrong)
+    assert code == 2
+    assert f"{wrong[0][2:]} must be" in said
+
+
+@pytest.mark.parametrize("data", ["folder:nowhere", "nothing-like-it"])
+def test_data_that_are_not_there_are_told_before_a_model_is_loaded(data, capsys):
+    assert main(["evaluate", "nowhere.py:make", "--data", data]) == 2
+    assert "no such folder" in (said := capsys.readouterr().err) or "no data set" in said
+
+
+def test_a_sample_of_more_than_there_are_is_told(run, upright_evaluate):
+    code, said = upright_evaluate(run.path, *OPTIONS[:4], "--limit", "9", "--sample", "10")
+    assert code == 0
+    assert "there are 9 images, and no 10 to draw from: all are measured" in said
+    assert "sample" not in recorded()[0].evaluation
 
 
 def test_the_explorer_needs_all_images(run, upright_evaluate):

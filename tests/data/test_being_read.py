@@ -14,10 +14,11 @@ from PIL import Image
 from torch import Tensor
 
 from upright import evaluate
-from upright.data import being_read, load_data
+from upright.data import ClassNames, being_read, folder, load_data
 from upright.data.being_read import BeingRead
 from upright.data.folder import read_folder
 from upright.evaluation.ahead import one_ahead
+from upright.pictures import open_picture
 
 COUNT = 200
 PIXELS = torch.randint(
@@ -123,7 +124,7 @@ def test_a_folder_by_name_is_a_folder_that_is_read(photographs: Path) -> None:
     named = load_data(f"folder:{photographs}", resize=10, center_crop=8)
     assert isinstance(named, BeingRead)
     assert repr(named) == "BeingRead(30 x 3 x 8 x 8, 3 classes)"
-    assert not named._there.any()
+    assert not named._there
 
     def model(images: Tensor) -> Tensor:
         return images.mean((2, 3))
@@ -135,9 +136,54 @@ def test_a_folder_by_name_is_a_folder_that_is_read(photographs: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_said_before_anything_is_measured(photographs: Path) -> None:
+    Image.new("I;16", (12, 12)).save(photographs / "class-1" / "zzz.png")
+    deep = load_data(f"folder:{photographs}")
+    with pytest.raises(ValueError, match=r"zzz\.png: mode I;16, more than 8 bits"):
+        next(deep.read(torch.arange(31)))
     (photographs / "class-1" / "zzz.png").write_bytes(b"no picture")
-    with pytest.raises(ValueError, match=r"zzz\.png: cannot be read as an image"):
-        load_data(f"folder:{photographs}")
+    data = load_data(f"folder:{photographs}")
+
+    def model(images: Tensor) -> Tensor:
+        raise AssertionError(images)
+
+    for part in ({}, {"minutes": 1}, {"sample": 31}):
+        with pytest.raises(ValueError, match=r"zzz\.png: cannot be read as an image"):
+            evaluate(model, data, attacks=["rnd"], **part)
+
+
+def test_of_a_part_no_other_files_are_opened(
+    photographs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their classes are called in the model."""
+    opened = set[Path]()
+
+    def open_and_note(path: Path) -> Image.Image:
+        opened.add(path)
+        return open_picture(path)
+
+    monkeypatch.setattr(folder, "open_picture", open_and_note)
+    data = ClassNames(("class-2", "class-1", "class-0")).label(load_data(f"folder:{photographs}"))
+    found = evaluate(lambda images: images.mean((2, 3)), data, attacks=["rnd"], sample=4)
+    assert found.places is not None
+    names = {f"{place:03}.png" for place in found.places.tolist()}
+    assert {path.name for path in opened} == names | {"000.png"}  # whose size all have
+    assert data.take(found.places).labels.equal(2 - found.places % 3)
+
+
+def test_all_at_once_are_those_that_were_read_before() -> None:
+    disk = Disk()
+    data = made(disk)
+    some = torch.tensor([5, 199, 0])
+    assert data.take(some).images.equal(PIXELS[some])
+    assert data.images.equal(PIXELS)
+    assert data.images.is_contiguous()
+    assert sorted(disk.read) == [*range(COUNT)]
+    assert data.take(some).images.equal(PIXELS[some])
+
+
+def test_a_folder_without_its_word_is_told_how_it_is_written(photographs: Path) -> None:
+    with pytest.raises(ValueError, match=f"is a folder: write folder:{photographs}"):
+        load_data(str(photographs))
 
 
 class TestOneAhead:

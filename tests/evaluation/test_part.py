@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from bar_images import bars, trained_network
 from rigid_spaces import rigid
-from upright import Evaluation, evaluate
-from upright.evaluation import stream, time_limit
+from upright import Attack, Evaluation, Score, Space, WorstCase, evaluate
+from upright.attacks import worse_of
+from upright.evaluation import Question, examine, stream, time_limit
 from upright.evaluation.result import wilson_interval
 from upright.evaluation.time_limit import TimeLimit
 
@@ -31,6 +32,25 @@ def measure(model: Any = None, data: Any = DATA, **options: Any) -> Evaluation:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten images, whatever is asked."""
     monkeypatch.setattr(stream, "_IMAGES_AT_MOST", 10)
+
+
+class Wanders(Attack):
+    """Draws once more after it has seen scores, tries first and images second."""
+
+    passes_per_image = 3
+
+    def __str__(self) -> str:
+        return "wanders"
+
+    def search(
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        poses = space.sample(count, generator=generator)
+        worst = WorstCase(poses, score(poses), count)
+        more = space.sample(2, count, generator=generator)
+        for each in (more[0], more[1]):
+            worst = worse_of(worst, WorstCase(each, score(each), count))
+        return worst
 
 
 class Clock:
@@ -78,6 +98,27 @@ class TestSample:
             assert of_many is not None
             assert pose.values.equal(of_many.values[rows])
 
+    @pytest.mark.usefixtures("small_chunks")
+    @pytest.mark.parametrize("only_accuracy", [False, True])
+    def test_what_is_drawn_for_an_image_depends_on_its_place_alone(
+        self, only_accuracy: bool
+    ) -> None:
+        """Neither on which images are visited, nor on what else is asked, nor on the sizes of
+        chunks, which follow from both."""
+        drawing = ["wo-3", "rnd", "s-pgd", "refine-12+rnd", "refine-20+rnd+s-pgd", Wanders()]
+        options = {"only_accuracy": only_accuracy, "data": bars(65, seed=5)}
+        whole = measure(attacks=drawing, **options)
+        for asked in ([drawing[0]], [*drawing, "grid-5x5x3"]):
+            part = measure(attacks=asked, sample=33, **options)
+            assert part.places is not None
+            for name in map(str, asked[: len(drawing)]):
+                found, of_all = part.attacks[name], whole.attacks[name]
+                assert found.correct.equal(of_all.correct[part.places])
+                assert not found.correct.all()
+                if found.worst_pose is not None and of_all.worst_pose is not None:
+                    poses = of_all.worst_pose.values[part.places]
+                    assert torch.allclose(found.worst_pose.values, poses)
+
     def test_the_seed_decides_and_all_images_are_as_likely(self) -> None:
         counts = torch.zeros(12)
         data = (DATA[0][:12], DATA[1][:12])
@@ -113,6 +154,11 @@ class TestSample:
         assert int(part.places.max()) < 30
         assert part.of_images == 30
 
+    @pytest.mark.parametrize("sample", [0, -3, 2.5, 1e3])
+    def test_what_is_no_number_of_images_is_refused(self, sample: Any) -> None:
+        with pytest.raises(ValueError, match=r"sample must be (at least 1|a whole number), but is"):
+            measure(sample=sample)
+
     def test_more_than_there_are_is_all(self) -> None:
         assert len(measure(sample=1000)) == 300
         assert measure(sample=1000).images_in_words == "300 images"
@@ -134,6 +180,20 @@ class TestSample:
         images[31] = 1.0
         with pytest.raises(ValueError, match="image 31, counted from 0"):
             evaluate(broken, (images, torch.zeros(50).long()), attacks=["rnd"], sample=50)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("first", [0, 7, 20, 35])
+def test_a_piece_of_the_data_is_examined_as_among_all(first: int) -> None:
+    question = Question.of(["wo-3", Wanders()], space=rigid(1, 15))
+    network, (images, labels) = trained_network(), bars(40, seed=5)
+    whole, piece = examine(network, (images, labels), question), (images[first:], labels[first:])
+    part = examine(network, piece, question, first=first)
+    for name, found in part.attacks.items():
+        expected = whole.attacks[name].worst_pose
+        assert found.worst_pose is not None
+        assert expected is not None
+        assert torch.allclose(found.worst_pose.values, expected.values[first:])
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -172,9 +232,9 @@ class TestMinutes:
             assert result.correct.equal(part.attacks[name].correct)
             assert result.forward_passes == part.attacks[name].forward_passes
 
-    @pytest.mark.parametrize("minutes", [0, -1.0, float("nan")])
-    def test_no_time_at_all_is_refused(self, minutes: float) -> None:
-        with pytest.raises(ValueError, match="minutes must be above 0"):
+    @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
+    def test_no_time_at_all_and_all_time_are_refused(self, minutes: float) -> None:
+        with pytest.raises(ValueError, match="minutes must be a number above 0"):
             measure(minutes=minutes)
 
 

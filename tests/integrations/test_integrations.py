@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import upright
 from bar_images import bars, trained_network
 from rigid_spaces import rigid, rigid_box
-from upright import Attack, Pose, RandomSearch, Score, Space, WorstCase
-from upright.evaluation.question import Question
+from upright import RandomSearch
 from upright.integrations.measure import Measurement
-from upright.integrations.placed import attack_at, places
 
 PACKAGE = Path(upright.__file__).parent
 FRAMEWORK = re.compile(
@@ -31,58 +28,6 @@ def test_frameworks_are_imported_by_their_integrations_alone() -> None:
     who = {file.relative_to(PACKAGE) for file in files if FRAMEWORK.search(file.read_text())}
     assert {file.parts[0] for file in who} == {"integrations"}
     assert not FRAMEWORK.search((PACKAGE / "integrations" / "__init__.py").read_text())
-
-
-@pytest.mark.parametrize("first", [0, 100, 512])
-def test_places_cover_a_batch_and_cross_no_chunk(first: int) -> None:
-    """A chunk has 512 images of this size; see evaluation/stream.py."""
-    found = list(places(first, torch.zeros(1100, 1, 4, 4)))
-    covered = [place.chunk + place.before + i for place in found for i in range(place.count)]
-    assert covered == list(range(first, first + 1100))
-    assert all(place.chunk % 512 == 0 and place.before + place.count <= 512 for place in found)
-
-
-class Best(Attack):
-    """Draws a pose for each image, tries it and one that all images share, and takes the worse."""
-
-    passes_per_image = 2
-
-    def __str__(self) -> str:
-        return "best"
-
-    def search(
-        self, score: Score, space: Space, count: int, *, generator: torch.Generator
-    ) -> WorstCase:
-        own, shared = space.sample(count, generator=generator), Pose.zeros(1, 1)
-        value, other = score(own), score(shared)[0]
-        stacked = torch.where((value >= other)[:, None], own.values, 0.0)
-        return WorstCase(Pose(stacked), torch.maximum(value, other), 2 * count)
-
-
-def test_an_attack_finds_for_some_images_what_it_finds_for_them_among_all() -> None:
-    target = torch.linspace(-3, 3, 40)
-    space, asked = rigid_box(), []
-
-    def score(of: Tensor) -> Score:
-        def value(pose: Pose) -> Tensor:
-            asked.append(pose.shape[-1])
-            return -(pose.dx - of).abs()
-
-        return value
-
-    (whole,) = places(0, torch.zeros(40, 1, 4, 4))
-    (part,) = places(25, torch.zeros(10, 1, 4, 4))
-    unused, question = torch.Generator(), Question(attacks={}, seed=7)
-    all_of_them = attack_at(Best(), whole, question).search(
-        score(target), space, 40, generator=unused
-    )
-    asked.clear()
-    some = attack_at(Best(), part, question).search(
-        score(target[25:35]), space, 10, generator=unused
-    )
-    assert torch.equal(some.pose.values, all_of_them.pose.values[25:35])
-    assert torch.equal(some.score, all_of_them.score[25:35])
-    assert asked == [10, 1]  # those before cost nothing
 
 
 def test_a_measurement_takes_every_option_of_evaluate() -> None:

@@ -49,6 +49,12 @@ def test_it_is_what_evaluate_gives_whatever_the_batches(attack: Any, size: int) 
     assert worst.compute() == expected(attack).float().mean()
 
 
+@pytest.mark.parametrize("part", ["limit", "sample", "minutes"])
+def test_a_part_of_each_batch_is_no_question(part: str) -> None:
+    with pytest.raises(ValueError, match=f"leave out {part}"):
+        WorstCaseAccuracy(trained_network(), **{part: 5})
+
+
 @pytest.mark.parametrize("text", SEVERAL)
 @pytest.mark.parametrize("view", [None, 6])
 def test_any_families_and_views_are_what_evaluate_takes(text: str, view: int | None) -> None:

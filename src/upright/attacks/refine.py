@@ -23,6 +23,7 @@ from torch import Tensor
 from upright.attacks.base import Rounds, RoundSearch, WorstCase, attack_name, pick_worst
 from upright.pose import Pose
 from upright.space import Space
+from upright.uniform import uniform
 
 __all__ = ["Boxes", "RefiningSearch"]
 
@@ -66,7 +67,7 @@ class RefiningSearch(RoundSearch):
 
     def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Boxes:
         shape, device = (count, len(space.axes)), generator.device
-        shift = torch.rand(*shape, generator=generator, device=device) if self.shifted else None
+        shift = uniform(*shape, generator=generator) if self.shifted else None
         nothing = torch.zeros(0, count, device=device)
         poses, none = torch.zeros(0, *shape, device=device), nothing.long()
         return Boxes(space, self.passes, shift, poses, none, none, nothing)

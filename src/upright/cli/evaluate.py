@@ -33,6 +33,7 @@ from upright.cli.table import roomy_console, show_classes, show_evaluation, show
 from upright.data import AnySplit, read_classes
 from upright.data.registry import can_resize
 from upright.evaluation import Precision, Question
+from upright.evaluation.time_limit import TimeLimit
 from upright.files import write_whole
 from upright.measure import (
     Loaded,
@@ -227,7 +228,8 @@ class Evaluate:
             shown = self._shown(loaded)
             for note in notes(self.model, loaded):
                 say(note)
-            for doubt in doubts(self.model, self._trained, loaded):
+            in_time = self.minutes is not None
+            for doubt in doubts(self.model, self._trained, loaded, in_time=in_time):
                 say(f"warning: {doubt}")
             found = measure(
                 loaded,
@@ -294,6 +296,8 @@ class Evaluate:
             raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
+        TimeLimit.of_minutes(self.minutes)
+        check_at_least_1(batch_size=self.batch_size)
         for path in (None if self.json == STDOUT else self.json, self.state, self.record):
             writable(path)
         if self.save is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,9 +29,13 @@ class BeingRead(LabelledImages):
     """
 
     _read_one: Callable[[int], Tensor]
-    _room: Tensor
-    _there: Tensor
-    """bool: which images are read."""
+    _look_at: Callable[[list[int]], None] | None
+    _shape: torch.Size
+    _there: dict[int, Tensor]
+    """The images that were read, by their places."""
+    _whole: Tensor | None
+    """Memory for all images in one piece, once somebody asks for all in their order."""
+    _lock: threading.Lock
 
     def __init__(
         self,
@@ -38,13 +43,17 @@ class BeingRead(LabelledImages):
         shape: torch.Size,
         labels: Tensor,
         classes: tuple[str, ...],
+        *,
+        look_at: Callable[[list[int]], None] | None = None,
     ) -> None:
-        """Know images of one ``shape``, C x H x W, of which ``read_one`` gives that at a place."""
-        # Only pages that something is written to take memory.
-        room = torch.empty((len(labels), *shape), dtype=torch.uint8)
-        there = torch.zeros(len(labels), dtype=torch.bool)
-        parts = {"labels": labels, "classes": classes, "_room": room, "_there": there}
-        for name, part in (parts | {"_read_one": read_one}).items():
+        """Know images of one ``shape``, C x H x W, of which ``read_one`` gives that at a place.
+
+        ``look_at`` is shown the places that are to be read, before the first of them is.
+        """
+        known = {"labels": labels, "classes": classes, "_shape": shape}
+        ways = {"_read_one": read_one, "_look_at": look_at, "_lock": threading.Lock()}
+        memory = {"_there": dict[int, Tensor](), "_whole": None}
+        for name, part in (known | ways | memory).items():
             object.__setattr__(self, name, part)  # a frozen one has no other way
 
     @property
@@ -52,13 +61,14 @@ class BeingRead(LabelledImages):
         """All images; waits until they are read."""
         for _ in self.read(torch.arange(len(self))):
             pass
-        return self._room
+        assert self._whole is not None
+        return self._whole
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        shape = " x ".join(str(size) for size in self._room.shape)
+        shape = " x ".join(str(size) for size in (len(self), *self._shape))
         return f"BeingRead({shape}, {len(self.classes)} classes)"
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
@@ -72,12 +82,21 @@ class BeingRead(LabelledImages):
         """The images at these places, in their order, as a copy; others are not read."""
         return LabelledImages(self._at(places), self.labels[places], self.classes)
 
+    def relabelled(self, labels: Tensor, classes: tuple[str, ...]) -> LabelledImages:
+        """The same images with other labels; none is read for that."""
+        return BeingRead(self._read_one, self._shape, labels, classes, look_at=self._look_at)
+
     def read(self, places: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Give the images at these places, in their order, and their labels, in batches.
 
         Threads read some images ahead, in that order.
         """
-        missing = iter(places[~self._there[places]].tolist())
+        to_read = [place for place in places.tolist() if place not in self._there]
+        if to_read and self._look_at is not None:
+            self._look_at(to_read)
+        if places.equal(torch.arange(len(self))):
+            self._lay_out()
+        missing = iter(to_read)
         coming: deque[tuple[int, Future[None]]] = deque()
         pool = ThreadPoolExecutor(_threads(), thread_name_prefix="upright-read")
         try:
@@ -87,18 +106,35 @@ class BeingRead(LabelledImages):
                         coming.append((next_one, pool.submit(self._keep, next_one)))
                     if coming and coming[0][0] == place:
                         coming.popleft()[1].result()
-                yield self._room[some], self.labels[some]
+                yield self._stacked(some), self.labels[some]
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _at(self, places: Tensor) -> Tensor:
         for _ in self.read(places):
             pass
-        return self._room[places]
+        return self._stacked(places)
+
+    def _stacked(self, places: Tensor) -> Tensor:
+        return torch.stack([self._there[place] for place in places.tolist()])
+
+    def _lay_out(self) -> None:
+        """Make one piece of memory for all images, with those that are there."""
+        with self._lock:
+            if self._whole is not None:
+                return
+            # Only pages that something is written to take memory.
+            whole = torch.empty((len(self), *self._shape), dtype=torch.uint8)
+            for place, image in self._there.items():
+                self._there[place] = whole[place].copy_(image)
+            object.__setattr__(self, "_whole", whole)
 
     def _keep(self, place: int) -> None:
-        self._room[place] = self._read_one(place)
-        self._there[place] = True
+        image = self._read_one(place)
+        with self._lock:
+            if self._whole is not None:
+                image = self._whole[place].copy_(image)
+            self._there[place] = image.contiguous()
 
 
 def _threads() -> int:

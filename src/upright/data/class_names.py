@@ -79,7 +79,7 @@ class ClassNames:
                 same = [name for name, each in numbers.items() if each == number]
                 raise ValueError(f"{' and '.join(same)} are one class; put their images together")
         table = torch.tensor([numbers.get(name, 0) for name in data.classes])
-        return LabelledImages(data.images, table.to(data.labels.device)[data.labels], self.shown)
+        return data.relabelled(table.to(data.labels.device)[data.labels], self.shown)
 
     def _numbers(self, name: str) -> list[int]:
         wanted = _plain(name)

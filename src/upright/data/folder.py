@@ -11,6 +11,7 @@ so that the first n are spread over the classes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -83,17 +84,21 @@ def _being_read(
         )
     labels = torch.tensor([entry.label for entry in entries])
     paths = [entry.path for entry in entries]
-    for each in paths:  # what cannot be opened is said now, and not after hours
-        open_picture(each).close()
     first = _read_image(paths[0], resize, center_crop)
-    _check_unpacked_size(paths, first.numel() * len(paths))
+
+    def look_at(places: Sequence[int]) -> None:
+        """Say what cannot be opened before any is read, and not after hours."""
+        some = [paths[place] for place in places]
+        for each in some:
+            open_picture(each).close()
+        _check_unpacked_size(some, first.numel() * len(some))
 
     def read_one(place: int) -> Tensor:
-        image = _read_image(paths[place], resize, center_crop)
+        image = _read_image(paths[place], resize, center_crop) if place else first
         _check_same_size(paths[place], image, paths[0], first)
         return image
 
-    return BeingRead(read_one, first.shape, labels, tuple(classes))
+    return BeingRead(read_one, first.shape, labels, tuple(classes), look_at=look_at)
 
 
 def _has_parts(location: str) -> bool:
@@ -147,11 +152,12 @@ def _sub_folders(path: Path) -> list[Path]:
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(
-        item
-        for item in folder.iterdir()
-        if item.suffix.lower() in _SUFFIXES and item.name[0] != "." and item.is_file()
-    )
+    with os.scandir(folder) as items:  # tells files from folders without a look at each
+        return sorted(
+            Path(item.path)
+            for item in items
+            if item.name.lower().endswith(_SUFFIXES) and item.name[0] != "." and item.is_file()
+        )
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -53,8 +53,13 @@ def read_npz(
 
 def _has_parts(location: str) -> bool:
     """Whether train and test are not the plain `images` both; they may be missing altogether."""
-    with zipfile.ZipFile(location) as file:
-        return any(name.startswith(("train_images.", "test_images.")) for name in file.namelist())
+    _check_is_npz(Path(location))
+    try:
+        with zipfile.ZipFile(location) as file:
+            names = file.namelist()
+    except _DAMAGE as error:
+        raise ValueError(f"{location}: damaged ({error}); copy or write it again") from error
+    return any(name.startswith(("train_images.", "test_images.")) for name in names)
 
 
 @data_set("npz:FILE", has_parts=_has_parts, about="arrays images and labels")
@@ -62,12 +67,16 @@ def _npz(request: Request) -> LabelledImages:
     return read_npz(request.location, split=request.split, limit=request.limit)
 
 
-def _read_pair(path: Path, split: Split, limit: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read as many images as are wanted, and all labels."""
+def _check_is_npz(path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"{printable(str(path))}: no such file; give the path of an .npz file")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; write one with numpy.savez")
+
+
+def _read_pair(path: Path, split: Split, limit: int | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read as many images as are wanted, and all labels."""
+    _check_is_npz(path)
     try:
         with zipfile.ZipFile(path) as file:
             prefix = _prefix(path, split, [name.removesuffix(".npy") for name in file.namelist()])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 
 from upright.checks import warn_if_one_class
 from upright.data.images import LabelledImages
-from upright.registry import Registry
+from upright.registry import Registry, UnknownNameError
 
 __all__ = [
     "DATA_SETS",
@@ -190,7 +191,12 @@ _HELD_OUT_SEED = 0
 
 
 def _find(name: str) -> tuple[_DataSet, str]:
-    found = DATA_SETS.find(name)
+    try:
+        found = DATA_SETS.find(name)
+    except UnknownNameError as error:
+        if Path(name).is_dir():
+            raise UnknownNameError(f"{name} is a folder: write folder:{name}") from error
+        raise
     known, location = found.value, found.groups[0] or ""
     if bool(location) != bool(known.placeholder):
         raise ValueError(f"{name!r} is not how this data set is written: write {known.usage}")

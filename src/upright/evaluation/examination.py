@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from upright import checks
-from upright.attacks import CandidateSearch, RoundSearch, pick_worst
+from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
 from upright.evaluation.journal import Begun, Journal
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
@@ -28,7 +28,7 @@ from upright.evaluation.score import (
 from upright.evaluation.seen import SeenClasses
 from upright.evaluation.state import Piece, State, checksum
 from upright.evaluation.state_files import StateFiles
-from upright.evaluation.stream import Chunk
+from upright.evaluation.stream import Chunk, chunk_size
 from upright.evaluation.survival import HardestFirst, has_zero, survivors
 from upright.evaluation.time_limit import TimeLimit
 from upright.fooled import pack_bits
@@ -36,6 +36,7 @@ from upright.pose import Pose
 from upright.ranks import Ranks
 from upright.space import Space
 from upright.tiles import Room, images_at_once
+from upright.uniform import ByPlace
 from upright.warp import Resampling, warp
 
 __all__ = ["Examination", "prepared"]
@@ -62,6 +63,10 @@ class Examination:
     labels_seen: set[int] = field(default_factory=set)
     places: Tensor | None = None
     """Of images in the data, in the order in which they come; None for that of the data."""
+    of_images: int | None = None
+    """Out of how many these were drawn."""
+    first: int = 0
+    """The place of the first image, where they come in the order of the data."""
     time_limit: TimeLimit = field(default_factory=TimeLimit)
     space: Space | None = None
     """With limits that fit the images, once there were any."""
@@ -147,7 +152,7 @@ class Examination:
         )
         for name, attack in self.question.attacks.items():
             began_attack, passes = _now(journal), self.predictor.passes
-            generator = self.question.generator(attack, chunk.start)
+            generator = self._generator(attack, chunk)
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst.guess(poses, space))
@@ -167,9 +172,17 @@ class Examination:
 
     def _places(self, chunk: Chunk) -> Tensor:
         """Where images lie in the data."""
-        stop = chunk.start + len(chunk)
-        places = torch.arange(stop) if self.places is None else self.places
-        return places[chunk.start : stop].to(chunk.images.device)
+        here = torch.arange(chunk.start, chunk.start + len(chunk))
+        places = here + self.first if self.places is None else self.places[here]
+        return places.to(chunk.images.device)
+
+    def _generator(self, attack: Attack, chunk: Chunk) -> torch.Generator:
+        """Give an attack's draws for a chunk: those of a run over all data, whatever is visited."""
+        begin = partial(self.question.generator, attack)
+        if self.places is None and not self.first:
+            return begin(chunk.start)
+        size, places = chunk_size(chunk.images), self._places(chunk).cpu()
+        return ByPlace.of(places, of_images=self.of_images, size=size, begin=begin)
 
     def _journal(self, chunk: Chunk) -> Journal | None:
         """Note answers where there are files to keep them, and begin with those that these have."""

@@ -168,7 +168,7 @@ class Evaluation:
     def images_in_words(self) -> str:
         """Say how many images there are, and of a random part, of how many."""
         if self.of_images in (None, len(self)):
-            return f"{len(self)} images"
+            return f"{len(self)} image{'' if len(self) == 1 else 's'}"
         return f"{len(self)} of {self.of_images} images, drawn at random"
 
     @property

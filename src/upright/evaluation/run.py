@@ -137,6 +137,7 @@ def examine(
     data: Data,
     question: Question,
     *,
+    first: int = 0,
     minutes: float | None = None,
     batch_size: int | None = None,
     device: torch.device | str | None = None,
@@ -146,8 +147,9 @@ def examine(
 ) -> Evaluation:
     """Measure what a question asks, as ``evaluate`` does; data and network are as it asks already.
 
-    All but the question and the minutes says where and how to compute, on which no accuracy
-    depends.
+    Of data that are themselves a piece of others, ``first`` is the place of their first image
+    there. All but that, the question and the minutes says where and how to compute, on which no
+    accuracy depends.
     """
     time_limit = TimeLimit.of_minutes(minutes)
     part = _Part.of(data, question, random=minutes is not None)
@@ -166,7 +168,8 @@ def examine(
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = Examination(question, predictor, _move(oracle, question), kept, files)
-        examination.time_limit, examination.places = time_limit, part.places
+        examination.time_limit, examination.first = time_limit, first
+        examination.places, examination.of_images = part.places, part.of_images
         if part.places is None and cuts(data, limit):
             examination.cut_at = limit
         with contextlib.closing(_ready(part, data, _device(model, device))) as ready:

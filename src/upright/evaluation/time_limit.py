@@ -8,6 +8,7 @@ to begin depends on the past alone, so that the images that are done stay a rand
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,8 +27,10 @@ class TimeLimit:
 
     @staticmethod
     def of_minutes(minutes: float | None) -> TimeLimit:
-        if minutes is not None and not minutes > 0:
-            raise ValueError(f"minutes must be above 0, but are {minutes}")
+        if minutes is not None and not 0 < minutes < math.inf:
+            raise ValueError(
+                f"minutes must be a number above 0, but are {minutes}; without any, all is measured"
+            )
         return TimeLimit(None if minutes is None else 60 * minutes)
 
     @property

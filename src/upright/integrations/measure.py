@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from upright.attacks import Attack
 from upright.checks import Model
-from upright.evaluation import Evaluation, evaluate
+from upright.evaluation import Evaluation, evaluate, examine
 from upright.evaluation.question import Question
 from upright.evaluation.stream import Data, chunks
 from upright.modes import climbing, evaluation_mode
@@ -22,6 +22,8 @@ from upright.normalised import Normalised
 from upright.ranks import ALONE, Ranks
 
 __all__ = ["Measurement", "accuracies", "without_a_trace", "without_shares"]
+
+_OF_QUESTIONS = {each.name for each in fields(Question)}
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,14 @@ class Measurement:
 
     def question(self, generator: torch.Generator | None = None) -> Question:
         """Give what ``evaluate`` is asked, with the seed that it takes from such a generator."""
-        settings = {each.name for each in fields(Question)}
-        asked = {name: value for name, value in self._asked.items() if name in settings}
+        asked = {name: value for name, value in self._asked.items() if name in _OF_QUESTIONS}
         return Question.of(generator=generator, **asked)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """The options that say how to compute."""
+        others = {name: value for name, value in self._asked.items() if name not in _OF_QUESTIONS}
+        return {name: value for name, value in others.items() if name != "generator"}
 
     def evaluate(
         self,
@@ -62,6 +69,8 @@ class Measurement:
         model: Model,
         data: Data,
         *,
+        question: Question | None = None,
+        first: int = 0,
         device: torch.device | None = None,
         ranks: Ranks = ALONE,
     ) -> Evaluation:
@@ -71,6 +80,9 @@ class Measurement:
             module: what is in training.
             model: what to ask, the module itself or a function around it.
             data: see ``evaluate``; normalised where there are a mean and a std.
+            question: what is asked; unless told, what ``question`` gives for the generator that is
+                among the options.
+            first: the place of the first image, of data that come in pieces.
             device: where to compute, see ``evaluate``.
             ranks: the processes that share the images, all of which give the same data.
         """
@@ -78,7 +90,8 @@ class Measurement:
             if self.mean is not None and self.std is not None:
                 model = normalised = Normalised(model, self.mean, self.std)
                 data = ((normalised.undo(part.images), part.labels) for part in chunks(data))
-            return evaluate(model, data, **self._asked, device=device, ranks=ranks)
+            asked = question or self.question(self._asked.get("generator"))
+            return examine(model, data, asked, first=first, device=device, ranks=ranks, **self._how)
 
 
 def accuracies(evaluation: Evaluation, worst: str) -> dict[str, float]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from torch import Tensor
 from upright.attacks import Attack, parse_attack
 from upright.checks import Model
 from upright.integrations.measure import Measurement
-from upright.integrations.placed import Place, attack_at, places
 from upright.modes import climbing, ordinary
 
 try:
@@ -87,6 +87,11 @@ class WorstCaseAccuracy(Metric):
         **options: Any,
     ) -> None:
         super().__init__(**(sync or {}))
+        if parts := [name for name in ("limit", "sample", "minutes") if options.get(name)]:
+            raise ValueError(
+                f"the metric measures all images that it is given; leave out {parts[0]}, and give "
+                "it fewer batches"
+            )
         self.attack = parse_attack(attack) if isinstance(attack, str) else attack
         self.measurement = Measurement([self.attack], mean, std, options)
         self._held, self._place, self._in_forward = _Held(model), 0, False
@@ -108,12 +113,9 @@ class WorstCaseAccuracy(Metric):
         """Measure a batch of images, which follow those of the batches before."""
         if not len(images):
             return
-        start = self._place
-        for place in places(start, images):
-            here = slice(self._place - start, self._place - start + place.count)
-            self.correct += self._correct(images[here], labels[here], place).to(self.correct)
-            self.total += place.count
-            self._place += place.count
+        self.correct += self._correct(images, labels).to(self.correct)
+        self.total += len(images)
+        self._place += len(images)
 
     def compute(self) -> Tensor:
         """Give the accuracy over all batches since the last reset."""
@@ -133,10 +135,8 @@ class WorstCaseAccuracy(Metric):
         super().reset()
         self._place = self._place if self._in_forward else 0
 
-    def _correct(self, images: Tensor, labels: Tensor, place: Place) -> Tensor:
-        attack = attack_at(self.attack, place, self._asked)
-        measurement = replace(self.measurement, attacks=[attack])
+    def _correct(self, images: Tensor, labels: Tensor) -> Tensor:
+        ask = partial(self.measurement.evaluate, question=self._asked, first=self._place)
         with climbing():
-            data = ordinary(images), ordinary(labels)
-            found = measurement.evaluate(self.model, self.model, data)
-        return found.attacks[str(attack)].correct.sum()
+            found = ask(self.model, self.model, (ordinary(images), ordinary(labels)))
+        return found.attacks[str(self.attack)].correct.sum()

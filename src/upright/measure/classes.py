@@ -82,7 +82,7 @@ def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[Class
 def _named(data: LabelledImages, names: ClassNames) -> LabelledImages:
     """Call classes that have numbers only by the names of these."""
     fits = int(data.labels.max()) < len(names)
-    return LabelledImages(data.images, data.labels, names.shown) if fits else data
+    return data.relabelled(data.labels, names.shown) if fits else data
 
 
 def _trouble(
@@ -90,7 +90,7 @@ def _trouble(
 ) -> str:
     if table is None:
         return (
-            f"the data have {len(data.classes)} classes ({few(data.classes)}), but the model has "
+            f"the data have {_classes(data)} ({few(data.classes)}), but the model has "
             f"{outputs} outputs, of which no names are known"
             f"{_offset(outputs, len(data.classes), data)}; name them by --classes FILE, one a line "
             "in the model's order, and the folders of the data like them"
@@ -104,6 +104,10 @@ def _trouble(
         + "; call the folders of the data as the model's outputs are called, those of ImageNet by "
         "WordNet id or name, or name the outputs by --classes FILE, one a line"
     )
+
+
+def _classes(data: LabelledImages) -> str:
+    return "1 class" if len(data.classes) == 1 else f"{len(data.classes)} classes"
 
 
 def _offset(outputs: int, classes: int, data: LabelledImages | None = None) -> str:

@@ -15,13 +15,16 @@ from upright.sources import Trained
 __all__ = ["doubts", "notes"]
 
 
-def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]:
+def doubts(
+    model: str, trained: Trained | None, loaded: Loaded, *, in_time: bool = False
+) -> Iterator[str]:
     """Say what probably was not meant, one line each.
 
     Args:
         model: as it was asked for.
         trained: what is known of how it was trained.
         loaded: the model, the data that were read, and what is asked.
+        in_time: whether as much is to be measured as there is time for.
     """
     data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
     split = loaded.question.split
@@ -31,7 +34,8 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
     yield from _of_outputs(loaded)
     if trained is None:
         return
-    if split == "test" and _is_seen(trained, data_name, data):
+    in_part = in_time or loaded.question.sample is not None
+    if split == "test" and _is_seen(trained, data_name, data, whole=not in_part):
         yield (
             f"{model} was trained on these very images, so this is no test; give images that it "
             "has not seen, such as a folder with train/ and test/, or an .npz with test_images"
@@ -53,6 +57,9 @@ def doubts(model: str, trained: Trained | None, loaded: Loaded) -> Iterator[str]
 
 def notes(model: str, loaded: Loaded) -> Iterator[str]:
     """Say what was taken for granted, one line each."""
+    asked, there = loaded.question.sample, len(loaded.data)
+    if asked is not None and asked > there:
+        yield f"there are {there} images, and no {asked} to draw from: all are measured"
     parts = loaded.model.modules() if isinstance(loaded.model, nn.Module) else ()
     if loaded.preprocess.mean is None and any(isinstance(part, FromFile) for part in parts):
         yield (
@@ -78,10 +85,11 @@ def _of_outputs(loaded: Loaded) -> Iterator[str]:
         )
 
 
-def _is_seen(trained: Trained, data_name: str, data: LabelledImages) -> bool:
+def _is_seen(trained: Trained, data_name: str, data: LabelledImages, *, whole: bool) -> bool:
     """Whether a run was trained on these images: by their digest, or a name that has no parts.
 
-    The name, since the digest of some of them is another.
+    The name, since the digest of some of them is another; and who wants a part does not wait until
+    the whole is read.
     """
     same_name = trained.recipe.data == data_name and not has_parts(data_name)
-    return same_name or trained.data_digest == data.digest()
+    return same_name or (whole and trained.data_digest == data.digest())

@@ -13,7 +13,7 @@ from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
-from upright.data import AnySplit, ClassNames, LabelledImages, load_data
+from upright.data import AnySplit, ClassNames, LabelledImages, has_parts, load_data
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Recognised
 from upright.data.registry import can_resize
@@ -95,6 +95,7 @@ def load(
             f"{model} was trained here, and has its preprocessing inside; leave out what is told"
         )
     run = FinishedRun.of_model(model) if recorded else None
+    has_parts(data)  # a name or a place that is wrong is said before a model is fetched
     found = load_pretrained(model, device=device)
     if question.precision != "float32" and not found.in_torch:
         raise ValueError(
@@ -287,13 +288,8 @@ def record_of(
 
 
 def _as_measured(question: Question, evaluation: Evaluation) -> Question:
-    """Give the question that was answered: of how many images, drawn at random, there were.
-
-    Of all of them the order tells nothing, but for poses that are drawn for an image by its place.
-    """
-    if evaluation.of_images is None:
-        return question
-    whole = len(evaluation) == evaluation.of_images and all(map(_shares_poses, evaluation.attacks))
+    """Give the question that was answered: of how many images, drawn at random, if not of all."""
+    whole = evaluation.of_images in (None, len(evaluation))
     return replace(question, sample=None if whole else len(evaluation))
 
 
