@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from other_libraries import let_torchvision_be_imported
 from upright.ranks import Ranks
 
 PATIENCE = 120.0  # seconds; for a machine that has much else to do
@@ -79,6 +80,7 @@ def _receive(pipe: Connection) -> Any:
 
 def _work(ranks: Ranks, store: Path | None, pipe: Connection) -> None:
     torch.set_num_threads(1)
+    _schemas = let_torchvision_be_imported()  # as for the tests, whose settings end there
     if store is not None:
         dist.init_process_group(
             "gloo",
