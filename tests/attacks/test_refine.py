@@ -131,13 +131,16 @@ def test_the_order_of_images_is_nothing() -> None:
     assert torch.equal(other.tried, straight.tried[:, order])
 
 
-def test_only_the_order_of_scores_counts() -> None:
-    plain, bent = hills(BOX, 5, ripples=0.01), hills(BOX, 5, ripples=0.01)
-    height(RefiningSearch(100), plain)
-    RefiningSearch(100).search(
-        lambda pose: torch.exp(3 * bent(pose)) - 1000, bent.space, 5, generator=draws()
-    )
-    assert torch.equal(bent.tried, plain.tried)
+def test_a_jump_of_the_score_does_not_make_the_search_a_covering() -> None:
+    """Scores of wrong answers lie far above those of right ones: see ``severity``."""
+
+    def jumping(pose: Pose) -> Tensor:
+        values = score(pose)
+        return torch.where(values > -0.02, values + 1000, values)
+
+    score = hills(BOX)
+    found = RefiningSearch(300).search(jumping, score.space, len(score.tops), generator=draws())
+    assert (found.score - 1000).min() > -1e-4
 
 
 def run_rounds(rounds: Rounds, score: Hills, leave: Callable[[int], Tensor | None]) -> Tensor:

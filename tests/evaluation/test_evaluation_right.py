@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from torch import Tensor
 
@@ -99,6 +100,27 @@ class TestTop:
         assert right[1] == [False, True, True, False]
         assert right[2] == [False, True, True, True]
         assert torch.equal(logits.argmax(1) == labels, torch.tensor(right[0]))
+
+    @pytest.mark.parametrize("scale", [0.1, 3.0, 30.0, 1e5])
+    def test_the_loss_is_the_cross_entropy_and_its_order_that_of_the_severity(
+        self, scale: float
+    ) -> None:
+        draws = torch.Generator().manual_seed(0)
+        logits = scale * torch.randn(500, 4, generator=draws, dtype=torch.float64)
+        labels = torch.randint(4, (500,), generator=draws)
+        values, losses = severity(logits, labels), F.cross_entropy(logits, labels, reduction="none")
+        torch.testing.assert_close(loss_of(values), losses, rtol=1e-9, atol=1e-15)
+        fooled = is_fooled(values)
+        assert torch.equal(fooled, logits.argmax(1) != labels)
+        for some in (fooled, ~fooled):
+            in_order = values[some].argsort()
+            assert (losses[some][in_order].diff() >= -1e-15).all()
+        assert values.isfinite().all()
+
+    def test_one_class_is_always_right(self) -> None:
+        values = severity(torch.zeros(3, 1), torch.zeros(3, dtype=torch.long))
+        assert not is_fooled(values).any()
+        assert not loss_of(values).any()
 
     def test_a_right_answer_of_any_loss_ranks_below_a_wrong_one(self) -> None:
         far = torch.tensor([[0.0, 1e6, -1e6], [0.0, 1e6, -1.0]])

@@ -1,15 +1,16 @@
-"""Refinement: a search of the continuous box that looks closer where scores are high.
+"""Refinement: a search of the continuous box that looks closer where a high score may be.
 
 After DIRECT (Jones, Perttunen and Stuckman 1993, "Lipschitzian optimization without the Lipschitz
-constant"): each pose that was tried stands for a box around it, and boxes of all sizes are divided,
-the best of each, so that no slope has to be known. As in SOO (Munos 2011) scores are only compared,
-and a box that is no better than a larger one waits.
+constant"): each pose that was tried stands for a box around it, and the boxes to divide are those
+that may hold the highest score. How high it may be depends on how steep scores are, and that is
+learned from the steps that were taken: an image's usual slope, along each axis over a step.
 
-What differs: a box is divided along all its axes at once, by a step either way along each, and then
-stands for one of about half the size, so boxes overlap. A step to the highest score so far keeps
-the size: where scores rise, the search goes on as fast. Steps that would leave the space end on its
-faces, where the worst poses often lie. Rounds divide several boxes at once. And a quarter of all
-passes goes on covering the space evenly, for hills to which no step leads.
+A box is divided along all its axes at once, by a step either way along each, and then stands for
+one of about half the size. Three scores along an axis make a parabola; the next round tries the
+pose that is highest on all of them. A step to the highest score so far keeps the size: where scores
+rise, the search goes on as fast. Steps that would leave the space end on its faces, where the worst
+poses often lie. Rounds divide several boxes at once. And a quarter of all passes goes on covering
+the space evenly, for hills to which no step leads.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ _FIRST = 5
 """Poses of the first round, for each axis."""
 _GROWTH = 6
 """A round has about one part in so many of what was tried before it."""
-_FIRST_STEP, _SHRINKAGE = 0.25, 0.48
+_COVERING = 4
+"""One pose in so many goes on covering the space."""
+_FIRST_STEP, _SHRINKAGE = 0.12, 0.48
 """The step from a pose of the covering, as a part of its axis's range, and what a division leaves
 of it: not a half, or steps from neighbours would meet."""
-_SIZES = 8
-"""Boxes that have shrunk as often wait until all others have."""
+_SIZES = 12
+"""Boxes that have shrunk as often are not divided: steps would be lost in rounding."""
 _BEYOND = 1.25
 """The covering is of a box so much larger; what lies outside the space moves onto its faces."""
 _INWARD = 0.7
@@ -70,7 +73,7 @@ class RefiningSearch(RoundSearch):
         shift = uniform(*shape, generator=generator) if self.shifted else None
         nothing = torch.zeros(0, count, device=device)
         poses, none = torch.zeros(0, *shape, device=device), nothing.long()
-        return Boxes(space, self.passes, shift, poses, none, none, nothing)
+        return Boxes(space, self.passes, shift, poses, none, none, nothing, nothing, none)
 
 
 @dataclass
@@ -89,29 +92,36 @@ class Boxes(Rounds):
     """Tries x images: from which try a step led to a pose; those of the covering have their own."""
     scores: Tensor
     """Tries x images."""
+    slopes: Tensor
+    """Tries x images: how steep the score was on the step to a pose, whose length is a part of an
+    axis's range; 0 where no step led to it."""
+    divided: Tensor
+    """Boxes x images: from which tries the last round took steps."""
+    steps_at: int = 0
+    """The first try of those steps."""
     covered: int = 0
     """Poses of the covering so far."""
-    turn: int = 0
-    """The size whose best box is divided next."""
 
     def propose(self) -> Pose | None:
         tried, steps = len(self.scores), 2 * len(self._wide)
-        left = self.passes - tried
-        if left <= 0 or (tried and not steps):
+        if tried >= self.passes or (tried and not steps):
             return None
         if not tried:
-            self._try(*self._covering(max(1, _FIRST * len(self._wide))), left)
+            self._try(*self._covering(max(1, _FIRST * len(self._wide))))
         else:
-            boxes = max(1, tried * 3 // (4 * _GROWTH * steps))
-            self._try(*self._divided(boxes), left)
-            self._try(*self._covering(math.ceil(boxes * steps / 3)), left - boxes * steps)
+            boxes = max(1, tried * (_COVERING - 1) // (_COVERING * _GROWTH * steps))
+            due = self._due(boxes)
+            self._try(*self._tops())
+            self._try(*self._steps(due))
+            self._try(*self._covering(math.ceil(boxes * (steps + 1) / (_COVERING - 1))))
         return Pose(self.poses[tried:], self.space.chain)
 
     def learn(self, scores: Tensor) -> None:
         tried, device = len(self.scores), scores.device
         self.poses, self.sizes = self.poses.to(device), self.sizes.to(device)
-        self.origins = self.origins.to(device)
+        self.origins, self.divided = self.origins.to(device), self.divided.to(device)
         self.scores = torch.cat((self.scores.to(scores), scores))
+        self.slopes = torch.cat((self.slopes.to(scores), self._slopes_since(tried)))
         if tried:
             rises = scores > self.scores[:tried].amax(0)
             self.sizes[tried:] = (self.sizes[tried:] - rises.long()).clamp(min=0)
@@ -124,6 +134,8 @@ class Boxes(Rounds):
             sizes=self.sizes[:, rows.to(self.sizes.device)],
             origins=self.origins[:, rows.to(self.origins.device)],
             scores=self.scores[:, rows.to(self.scores.device)],
+            slopes=self.slopes[:, rows.to(self.slopes.device)],
+            divided=self.divided[:, rows.to(self.divided.device)],
         )
 
     def worst(self) -> WorstCase:
@@ -131,8 +143,7 @@ class Boxes(Rounds):
 
     def best(self, count: int) -> Pose:
         """Give the so many poses that would be divided next: of high scores, and not all alike."""
-        chosen = self._due(count)[..., None].expand(-1, -1, self.poses.shape[-1])
-        return Pose(self.poses.gather(0, chosen), self.space.chain)
+        return Pose(self._poses_at(self._due(count)), self.space.chain)
 
     def ceiling(self) -> Tensor:
         """Let the score around each try rise as steeply as it was seen to, as far as it stands for.
@@ -145,7 +156,7 @@ class Boxes(Rounds):
         if not self._wide:
             return self.scores.amax(0)
         own = torch.arange(len(self.scores), device=self.scores.device)[:, None]
-        slopes = self._slopes()
+        slopes = self.slopes
         steepest = torch.zeros_like(slopes).scatter_reduce(0, self.origins, slopes, "amax")
         steps = torch.zeros_like(slopes).scatter_add(0, self.origins, torch.ones_like(slopes))
         is_cover = self.origins == own
@@ -155,13 +166,12 @@ class Boxes(Rounds):
         slopes = torch.where(is_divided, steepest, near)
         return (self.scores + slopes * _step(self.sizes.to(slopes)) / 2).amax(0)
 
-    def _slopes(self) -> Tensor:
-        """How steep the score was on the step to each try, whose length is a part of a range."""
+    def _slopes_since(self, tried: int) -> Tensor:
         low, high = self.poses.new_tensor(self.space.limits)[self._wide].unbind(-1)
-        parts = self.poses[..., self._wide] / (high - low)
-        from_ = self.origins[..., None].expand_as(parts)
-        lengths = (parts - parts.gather(0, from_)).abs().amax(-1)
-        rises = (self.scores - self.scores.gather(0, self.origins)).abs()
+        parts, origins = self.poses[..., self._wide] / (high - low), self.origins[tried:]
+        began = parts.gather(0, origins[..., None].expand(-1, -1, parts.shape[-1]))
+        lengths = (parts[tried:] - began).abs().amax(-1) if self._wide else origins.float()
+        rises = (self.scores[tried:] - self.scores.gather(0, origins)).abs()
         return torch.where(lengths > 0, rises / lengths, 0.0)
 
     @property
@@ -169,11 +179,12 @@ class Boxes(Rounds):
         """The axes that leave room to move."""
         return [place for place, (low, high) in enumerate(self.space.limits) if low < high]
 
-    def _try(self, poses: Tensor, sizes: Tensor, origins: Tensor, left: int) -> None:
-        """Note poses of these sizes as the next to try, as far as passes are ``left``."""
-        self.poses = torch.cat((self.poses, poses[: max(0, left)]))
-        self.sizes = torch.cat((self.sizes, sizes[: max(0, left)]))
-        self.origins = torch.cat((self.origins, origins[: max(0, left)]))
+    def _try(self, poses: Tensor, sizes: Tensor, origins: Tensor) -> None:
+        """Note poses of these sizes as the next to try, as far as there are passes for them."""
+        left = self.passes - len(self.poses)
+        self.poses = torch.cat((self.poses, poses[:left]))
+        self.sizes = torch.cat((self.sizes, sizes[:left]))
+        self.origins = torch.cat((self.origins, origins[:left]))
 
     def _covering(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Cover the space evenly, from the identity on: the next poses of a sequence, and sizes.
@@ -196,35 +207,41 @@ class Boxes(Rounds):
         own = torch.arange(len(self.poses), len(self.poses) + count, device=sizes.device)
         return poses, sizes, own[:, None].expand_as(sizes)
 
-    def _divided(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Divide so many boxes: a step either way along each axis, and the sizes that result."""
-        chosen = self._due(count)
-        sizes = self.sizes.gather(0, chosen) + 1
-        self.sizes = self.sizes.scatter(0, chosen, sizes)
-        middles = self.poses.gather(0, chosen[..., None].expand(-1, -1, self.poses.shape[-1]))
-        steps = _step((sizes - 1).to(middles))
+    def _steps(self, boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Divide these boxes: a step either way along each axis, and the sizes that result."""
+        self.divided, self.steps_at = boxes, len(self.poses)
+        sizes = self.sizes.gather(0, boxes) + 1
+        self.sizes = self.sizes.scatter(0, boxes, sizes)
+        middles, steps = self._poses_at(boxes), _step((sizes - 1).to(self.poses))
         ways = [(axis, way) for axis in self._wide for way in (1, -1)]
         poses = [self._moved(middles, axis, way * steps) for axis, way in ways]
-        return torch.cat(poses), sizes.repeat(len(ways), 1), chosen.repeat(len(ways), 1)
+        return torch.cat(poses), sizes.repeat(len(ways), 1), boxes.repeat(len(ways), 1)
+
+    def _tops(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Poses that are highest on the parabolas of all axes, in the boxes divided last.
+
+        They stand for smaller boxes than the steps do: there is less left to find.
+        """
+        tops, count = self._poses_at(self.divided), len(self.divided)
+        for number, axis in enumerate(self._wide):
+            ways = [self.steps_at + (2 * number + way) * count for way in (0, 1)]
+            steps = [torch.arange(at, at + count, device=tops.device)[:, None] for at in ways]
+            tries = torch.stack((self.divided, *(step.expand_as(self.divided) for step in steps)))
+            places = self.poses[..., axis].expand(3, -1, -1).gather(1, tries)
+            top = _top(places, self.scores.expand(3, -1, -1).gather(1, tries))
+            tops[..., axis] = top.clamp(*self.space.limits[axis])
+        return tops, self.sizes.gather(0, self.divided) + 1, self.divided
 
     def _due(self, count: int) -> Tensor:
-        """The boxes to divide: the best of each size in turn, then the second best, and so on.
+        """The boxes to divide: where the score may be highest, as steep as it usually is."""
+        slopes = torch.where(self.slopes > 0, self.slopes, math.nan)
+        usual = slopes.log().nanmean(0).nan_to_num(-math.inf).exp()  # a jump hardly changes it
+        hopes = self.scores + len(self._wide) * usual * _step(self.sizes.to(self.scores))
+        hopes = hopes.masked_fill(self.sizes >= _SIZES, -math.inf)
+        return hopes.argsort(dim=0, descending=True, stable=True)[:count]
 
-        Those that do not beat every larger box wait, and so do the smallest.
-        """
-        best = self.scores.argsort(dim=0, descending=True, stable=True)
-        few = self.sizes.gather(0, best).to(torch.uint8)  # a byte is sorted sooner
-        order = best.gather(0, few.argsort(dim=0, stable=True))
-        sizes, scores = self.sizes.gather(0, order), self.scores.gather(0, order)
-        places = torch.arange(len(order), device=order.device)[:, None].expand_as(order)
-        begins = torch.cat((sizes[:1] < 0, sizes[1:] > sizes[:-1]))
-        start = (places * begins).cummax(0).values  # where the boxes of this size begin
-        highest = scores.cummax(0).values.gather(0, (start - 1).clamp(min=0))
-        wait = ((start > 0) & (scores <= highest)) + 2 * (sizes >= _SIZES)
-        key = (wait * len(order) + places - start) * _SIZES + (self.turn - sizes) % _SIZES
-        self.turn = (self.turn + count) % _SIZES
-        first = (key * len(order) + places).topk(count, dim=0, largest=False).indices  # none equal
-        return order.gather(0, first)
+    def _poses_at(self, tries: Tensor) -> Tensor:
+        return self.poses.gather(0, tries[..., None].expand(-1, -1, self.poses.shape[-1]))
 
     def _moved(self, middles: Tensor, axis: int, steps: Tensor) -> Tensor:
         """Poses moved along an axis by these parts of its range."""
@@ -240,6 +257,21 @@ class Boxes(Rounds):
 def _step(size: Tensor) -> Tensor:
     """The step from a box that has shrunk so often, as a part of an axis's range."""
     return _FIRST_STEP * _SHRINKAGE**size
+
+
+def _top(places: Tensor, scores: Tensor) -> Tensor:
+    """Where the parabola through three scores is highest, up to two steps beyond the outer places.
+
+    The first is in the middle. A parabola that has no top rises towards the better end.
+    """
+    (middle, one, other), (score, on_one, on_other) = places.to(scores), scores
+    rise, fall = (on_one - score) / (one - middle), (on_other - score) / (other - middle)
+    bend = (rise - fall) / (one - other)
+    top = middle - (rise - bend * (one - middle)) / (2 * bend)
+    way = torch.where(on_one > on_other, one, other) - middle
+    low, high = places.amin(0), places.amax(0)
+    beyond = high - low
+    return torch.where(bend < 0, top, way * math.inf).clamp(low - beyond, high + beyond)
 
 
 def _ratio(axes: int) -> float:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from upright.attacks import WorstCase, worse_of
@@ -36,21 +35,28 @@ __all__ = [
 Move = Callable[[Tensor, Pose], Tensor]
 """Gives images under poses, as ``warp`` does."""
 
-# More than any cross-entropy of a correctly classified image: that is below log(classes).
+# More than the log-odds of any correctly classified image: they are below log(classes).
 _RIGHT = 1000.0
-# Right among several has no such bound: a loss beyond this one counts as this one.
+# Right among several has no such bound: log-odds beyond this one count as this one. Where they are
+# below its negative, losses are 0 to all digits of a float64.
 _MOST = _RIGHT - 1
 
 
 def severity(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     """Order poses as the paper does: first misclassified or not, then by cross-entropy.
 
-    Misclassified: the loss. Correct, which is that the true class is among the ``top`` largest
-    logits: the loss less a constant, so that it lies below every misclassified one. In float64,
-    where the constant costs no digit of a float32 loss.
+    Misclassified: the log-odds against the true class. Correct, which is that the true class is
+    among the ``top`` largest logits: the same less a constant, so that they lie below every
+    misclassified one. In float64, where the constant costs no digit of a float32 loss.
+
+    The order of log-odds is that of cross-entropies, log(1 + odds). But they go on rising and
+    falling as logits do where cross-entropies are flat, near 0: searches that follow slopes see
+    them there.
     """
-    loss = F.cross_entropy(logits.double(), labels, reduction="none")
-    return torch.where(_is_right(logits, labels, top), loss.clamp(max=_MOST) - _RIGHT, loss)
+    wide, own = logits.double(), labels[:, None]
+    others = wide.scatter(1, own, -math.inf).logsumexp(1)
+    log_odds = (others - wide.gather(1, own)[:, 0]).clamp(min=-_MOST)
+    return torch.where(_is_right(logits, labels, top), log_odds.clamp(max=_MOST) - _RIGHT, log_odds)
 
 
 def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
@@ -66,17 +72,18 @@ def is_fooled(value: Tensor) -> Tensor:
 
 
 def may_be_fooled(value: Tensor, top: int) -> Tensor:
-    """Say from the severity whether the loss is as high as that of a wrong answer can be.
+    """Say from the severity whether the odds are as high as those of a wrong answer can be.
 
-    There ``top`` classes are at least as probable as the true one, whose probability then is at
-    most 1 / (``top`` + 1).
+    There ``top`` classes are at least as probable as the true one: the odds against it are at least
+    ``top`` to 1.
     """
-    return value >= math.log(top + 1) - _RIGHT
+    return value >= math.log(top) - _RIGHT
 
 
 def loss_of(value: Tensor) -> Tensor:
     """Give the cross-entropy back from the severity."""
-    return torch.where(is_fooled(value), value, value + _RIGHT)
+    log_odds = torch.where(is_fooled(value), value, value + _RIGHT)
+    return torch.logaddexp(log_odds, torch.zeros_like(log_odds))
 
 
 def or_as_it_is(worst: WorstCase, natural: Tensor) -> WorstCase:
