@@ -20,8 +20,9 @@ from upright.modes import ordinary
 __all__ = ["Chunk", "Data", "chunk_size", "chunks", "count_images", "cuts"]
 
 _IMAGES_AT_MOST, _BYTES_AT_MOST = 512, 2**24
-_PIXELS_ASKED = 2**27
-"""Of a random part, which ends with a whole chunk: what a chunk asks, over all its poses."""
+_PIXELS_ASKED = 2**26
+"""Of a random part, which ends with a whole chunk: what a chunk asks, over all its poses. It is one
+image of 224 px under 775 poses."""
 
 
 @dataclass(frozen=True)
