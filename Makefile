@@ -33,8 +33,11 @@ $(FLOORS)/.ready: pyproject.toml constraints-floors.txt
 demo: $(PACKAGE) ## set up, then run the main job
 	$(BIN)/upright demo
 
+# Two processes share the files of tests: as many as CI has cores, and few enough for tests that watch the time.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+
 test: check ## set up, then run all that CI runs
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 check: $(READY) ## ruff, mypy and import-linter alone
 	$(BIN)/ruff check .
@@ -43,7 +46,7 @@ check: $(READY) ## ruff, mypy and import-linter alone
 	$(BIN)/lint-imports
 
 test-all: check ## with the slow tests
-	$(BIN)/pytest
+	$(PYTEST)
 
 # A machine with a GPU has a torch of its own, so nothing is set up: its Python needs pytest and hypothesis.
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
@@ -55,7 +58,7 @@ test-gpu: ## the tests of the kernels, on a machine with an NVIDIA GPU
 
 # Old releases warn of each other's new ones, and of files that they leave open: not ours to mend.
 test-floors: $(FLOORS)/.ready ## the tests with the oldest versions that pyproject.toml allows
-	$(FLOORS)/bin/pytest -m "not slow" -W default
+	$(FLOORS)/bin/pytest -n 2 --dist loadfile -m "not slow" -W default
 
 # A test builds it too, so that CI does.
 docs: $(READY) ## set up, then build the documentation into site/
