@@ -117,6 +117,18 @@ class TestTop:
             assert (losses[some][in_order].diff() >= -1e-15).all()
         assert values.isfinite().all()
 
+    def test_right_among_one_is_the_answer_also_where_logits_are_equal(self) -> None:
+        draws = torch.Generator().manual_seed(0)
+        logits = torch.randint(3, (500, 5), generator=draws).float()
+        labels = torch.randint(5, (500,), generator=draws)
+        before = [
+            sum(other > own or (other == own and place < label) for place, other in enumerate(row))
+            for row, label in zip(logits.tolist(), labels.tolist(), strict=True)
+            for own in [row[label]]
+        ]
+        assert (~is_fooled(severity(logits, labels))).tolist() == [count < 1 for count in before]
+        assert (~is_fooled(severity(logits, labels, 2))).tolist() == [count < 2 for count in before]
+
     def test_one_class_is_always_right(self) -> None:
         values = severity(torch.zeros(3, 1), torch.zeros(3, dtype=torch.long))
         assert not is_fooled(values).any()

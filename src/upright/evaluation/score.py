@@ -61,6 +61,8 @@ def severity(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
 
 def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
     """Whether fewer than ``top`` classes stand before the true one; of equals, the first does."""
+    if top == 1:
+        return logits.argmax(1) == labels
     own = logits.gather(1, labels[:, None])
     earlier = torch.arange(logits.shape[1], device=labels.device) < labels[:, None]
     return ((logits > own) | ((logits == own) & earlier)).sum(1) < top
