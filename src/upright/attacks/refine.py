@@ -127,15 +127,18 @@ class Boxes(Rounds):
             self.sizes[tried:] = (self.sizes[tried:] - rises.long()).clamp(min=0)
 
     def restrict(self, rows: Tensor) -> Boxes:
+        def of(tensor: Tensor) -> Tensor:
+            return tensor[:, rows.to(tensor.device)]
+
         return replace(
             self,
             shift=None if self.shift is None else self.shift[rows.to(self.shift.device)],
-            poses=self.poses[:, rows.to(self.poses.device)],
-            sizes=self.sizes[:, rows.to(self.sizes.device)],
-            origins=self.origins[:, rows.to(self.origins.device)],
-            scores=self.scores[:, rows.to(self.scores.device)],
-            slopes=self.slopes[:, rows.to(self.slopes.device)],
-            divided=self.divided[:, rows.to(self.divided.device)],
+            poses=of(self.poses),
+            sizes=of(self.sizes),
+            origins=of(self.origins),
+            scores=of(self.scores),
+            slopes=of(self.slopes),
+            divided=of(self.divided),
         )
 
     def worst(self) -> WorstCase:
@@ -156,9 +159,9 @@ class Boxes(Rounds):
         if not self._wide:
             return self.scores.amax(0)
         own = torch.arange(len(self.scores), device=self.scores.device)[:, None]
-        slopes = self.slopes
-        steepest = torch.zeros_like(slopes).scatter_reduce(0, self.origins, slopes, "amax")
-        steps = torch.zeros_like(slopes).scatter_add(0, self.origins, torch.ones_like(slopes))
+        nothing = torch.zeros_like(self.slopes)
+        steepest = nothing.scatter_reduce(0, self.origins, self.slopes, "amax")
+        steps = nothing.scatter_add(0, self.origins, torch.ones_like(nothing))
         is_cover = self.origins == own
         is_divided = steps > is_cover.to(steps)
         known = steepest.masked_fill(~(is_divided & is_cover), math.nan).nanmedian(0).values
@@ -167,11 +170,15 @@ class Boxes(Rounds):
         return (self.scores + slopes * _step(self.sizes.to(slopes)) / 2).amax(0)
 
     def _slopes_since(self, tried: int) -> Tensor:
-        low, high = self.poses.new_tensor(self.space.limits)[self._wide].unbind(-1)
-        parts, origins = self.poses[..., self._wide] / (high - low), self.origins[tried:]
-        began = parts.gather(0, origins[..., None].expand(-1, -1, parts.shape[-1]))
-        lengths = (parts[tried:] - began).abs().amax(-1) if self._wide else origins.float()
+        """How steep the score was on the step to each try from that one on."""
+        origins = self.origins[tried:]
         rises = (self.scores[tried:] - self.scores.gather(0, origins)).abs()
+        if not self._wide:
+            return torch.zeros_like(rises)
+        low, high = self.poses.new_tensor(self.space.limits)[self._wide].unbind(-1)
+        ends = (self.poses[tried:], self._poses_at(origins))
+        there, here = (poses[..., self._wide] / (high - low) for poses in ends)
+        lengths = (there - here).abs().amax(-1)
         return torch.where(lengths > 0, rises / lengths, 0.0)
 
     @property
