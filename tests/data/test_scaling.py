@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from importlib import import_module as load
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +14,6 @@ from hypothesis import strategies as st
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WORKS = st.lists(st.floats(0.1, 10), min_size=1, max_size=40)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _benchmarks_can_be_imported() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        yield
-
-
-def load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def rng() -> np.random.Generator:

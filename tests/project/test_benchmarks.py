@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import warnings
+from importlib import import_module as load
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,6 @@ from upright.data import load_data
 from upright.record_files import RecordFolder
 from upright.train import Recipe, train
 from upright.workers import Task
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-
-def load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def rivals_with(library: str) -> Any:

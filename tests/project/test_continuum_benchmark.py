@@ -15,13 +15,11 @@ from upright import PAPER, Space
 from upright.record_files import append
 from upright.train import Recipe, train
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 KINDS = {"random", "grid", "s-pgd", "refine", "refine+s-pgd"}
 
 
 @pytest.fixture
-def continuum(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def continuum() -> Any:
     return importlib.import_module("continuum")
 
 

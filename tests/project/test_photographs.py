@@ -7,12 +7,12 @@ be reached.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import json
 import tarfile
 import zipfile
 from dataclasses import replace
+from importlib import import_module as load
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,6 @@ from upright.report.sections import fill_sections
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "photographs" / "models.jsonl"
 FOOLBOX = ROOT / "results" / "photographs" / "foolbox.json"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
-def load(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def test_the_page_says_what_the_records_say() -> None:
