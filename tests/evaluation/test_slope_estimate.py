@@ -37,9 +37,9 @@ def boxes(score: Hills, passes: int, *, shifted: bool = False) -> Boxes:
 
 def ceiling_by_hand(tried: Boxes, image: int) -> float:
     """The estimate of one image, try by try."""
-    widths = [high - low for low, high in tried.space.limits]
+    widths = [high - low for low, high in tried.room.space.limits]
     scores, origins = tried.scores[:, image].tolist(), tried.origins[:, image].tolist()
-    poses, sizes = tried.poses[:, image].tolist(), tried.sizes[:, image].tolist()
+    poses, sizes = tried.poses.values[:, image].tolist(), tried.sizes[:, image].tolist()
     steepest: dict[int, float] = {}
     for place, origin in enumerate(origins):
         if place != origin:

@@ -69,57 +69,120 @@ class RefiningSearch(RoundSearch):
         return self.passes
 
     def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Boxes:
-        shape, device = (count, len(space.axes)), generator.device
-        shift = uniform(*shape, generator=generator) if self.shifted else None
-        nothing = torch.zeros(0, count, device=device)
-        poses, none = torch.zeros(0, *shape, device=device), nothing.long()
-        return Boxes(space, self.passes, shift, poses, none, none, nothing, nothing, none)
+        room, shift = Room.of(space, generator.device), None
+        if self.shifted:
+            shift = room.columns_of(uniform(count, len(space.axes), generator=generator))
+        cover, nothing = room.cover(self.passes, shift), torch.zeros(0, count).to(generator.device)
+        places, none = nothing[..., None].expand(-1, -1, len(room.wide)), nothing.long()
+        return Boxes(self.passes, room, cover, places, none, none, nothing, nothing, none)
+
+
+@dataclass(frozen=True)
+class Room:
+    """The axes of a space that leave room to move.
+
+    A place is a pose by them alone, each value as a part of its axis's range. All axes are one
+    dimension of tensors: a round is as many operations, however many there are.
+    """
+
+    space: Space
+    wide: tuple[int, ...]
+    ranges: Tensor
+    limits: Tensor
+    """Of poses, 2 x axes."""
+    ends: Tensor
+    """Of places, 2 x axes."""
+
+    @classmethod
+    def of(cls, space: Space, device: torch.device) -> Room:
+        wide = tuple(axis for axis, (low, high) in enumerate(space.limits) if low < high)
+        numbers = torch.zeros(3, len(wide), device=device)
+        for column, (low, high) in enumerate(space.limits[axis] for axis in wide):
+            for row, number in enumerate((high - low, low, high)):
+                numbers[row, column].fill_(number)  # a CUDA graph captures no copy from the host
+        ranges, limits = numbers[0], numbers[1:]
+        return cls(space, wide, ranges, limits, limits / ranges)
+
+    def to(self, device: torch.device) -> Room:
+        there = (tensor.to(device) for tensor in (self.ranges, self.limits, self.ends))
+        return Room(self.space, self.wide, *there)
+
+    def poses(self, places: Tensor) -> Pose:
+        """Give places as poses; their other axes are zero."""
+        values = (places * self.ranges).clamp(*self.limits)
+        if len(self.wide) < len(self.space.axes):
+            moved, values = values, values.new_zeros(*values.shape[:-1], len(self.space.axes))
+            for column, axis in enumerate(self.wide):
+                values[..., axis] = moved[..., column]
+        return Pose(values, self.space.chain)
+
+    def columns_of(self, values: Tensor) -> Tensor:
+        """Give the columns of these axes alone."""
+        return torch.cat([values[..., :0], *(values[..., axis, None] for axis in self.wide)], -1)
+
+    def cover(self, count: int, shift: Tensor | None) -> Tensor:
+        """Cover the space evenly, from the identity on: places x images x axes.
+
+        It is Roberts' R sequence, the multiples of powers of a number like the golden ratio. All
+        images share it, which is one here, or have it shifted each by their own numbers.
+        """
+        axes, device = len(self.wide), self.ranges.device
+        powers = torch.arange(1.0, axes + 1, device=device, dtype=torch.float64)
+        parts = torch.arange(count, device=device)[:, None, None] * _ratio(axes) ** -powers + 0.5
+        if shift is not None:
+            parts = parts + shift
+        around = ((parts % 1 - 0.5) * _BEYOND).float() + self.ends.mean(0)
+        places = around.clamp(*self.ends)
+        places[0].zero_()
+        return places
 
 
 @dataclass
 class Boxes(Rounds):
-    """What was tried so far; of what was proposed last, poses and sizes are here before scores."""
+    """What was tried so far; of what was proposed last, places and sizes are here before scores."""
 
-    space: Space
     passes: int
-    shift: Tensor | None
-    """Of the covering, images x axes."""
-    poses: Tensor
+    room: Room
+    cover: Tensor
+    """Places that cover the space, as many as passes x images, or x 1, x axes."""
+    places: Tensor
     """Tries x images x axes."""
     sizes: Tensor
-    """Tries x images: how often the box around a pose has shrunk."""
+    """Tries x images: how often the box around a place has shrunk."""
     origins: Tensor
-    """Tries x images: from which try a step led to a pose; those of the covering have their own."""
+    """Tries x images: from which try a step led to a place; those of the cover have their own."""
     scores: Tensor
     """Tries x images."""
     slopes: Tensor
-    """Tries x images: how steep the score was on the step to a pose, whose length is a part of an
-    axis's range; 0 where no step led to it."""
+    """Tries x images: how steep the score was on the step to a place; 0 where no step led to it."""
     divided: Tensor
     """Boxes x images: from which tries the last round took steps."""
     steps_at: int = 0
     """The first try of those steps."""
     covered: int = 0
-    """Poses of the covering so far."""
+    """Places of the cover that were tried."""
+
+    @property
+    def poses(self) -> Pose:
+        return self.room.poses(self.places)
 
     def propose(self) -> Pose | None:
-        tried, steps = len(self.scores), 2 * len(self._wide)
+        tried, steps = len(self.scores), 2 * len(self.room.wide)
         if tried >= self.passes or (tried and not steps):
             return None
         if not tried:
-            self._try(*self._covering(max(1, _FIRST * len(self._wide))))
+            self._try(self._covering(max(1, steps * _FIRST // 2), at=0))
         else:
             boxes = max(1, tried * (_COVERING - 1) // (_COVERING * _GROWTH * steps))
-            due = self._due(boxes)
-            self._try(*self._tops())
-            self._try(*self._steps(due))
-            self._try(*self._covering(math.ceil(boxes * (steps + 1) / (_COVERING - 1))))
-        return Pose(self.poses[tried:], self.space.chain)
+            due, tops = self._due(boxes), self._tops()
+            divisions = self._divisions(due, at=tried + len(self.divided))
+            covering = math.ceil(boxes * (steps + 1) / (_COVERING - 1))
+            self._try(tops, divisions, self._covering(covering, at=self.steps_at + boxes * steps))
+        return self.room.poses(self.places[tried:])
 
     def learn(self, scores: Tensor) -> None:
-        tried, device = len(self.scores), scores.device
-        self.poses, self.sizes = self.poses.to(device), self.sizes.to(device)
-        self.origins, self.divided = self.origins.to(device), self.divided.to(device)
+        tried = len(self.scores)
+        self._move(scores.device)
         self.scores = torch.cat((self.scores.to(scores), scores))
         self.slopes = torch.cat((self.slopes.to(scores), self._slopes_since(tried)))
         if tried:
@@ -132,8 +195,8 @@ class Boxes(Rounds):
 
         return replace(
             self,
-            shift=None if self.shift is None else self.shift[rows.to(self.shift.device)],
-            poses=of(self.poses),
+            cover=self.cover if self.cover.shape[1] == 1 else of(self.cover),
+            places=of(self.places),
             sizes=of(self.sizes),
             origins=of(self.origins),
             scores=of(self.scores),
@@ -142,21 +205,21 @@ class Boxes(Rounds):
         )
 
     def worst(self) -> WorstCase:
-        return pick_worst(Pose(self.poses, self.space.chain), self.scores)
+        return pick_worst(self.poses, self.scores)
 
     def best(self, count: int) -> Pose:
         """Give the so many poses that would be divided next: of high scores, and not all alike."""
-        return Pose(self._poses_at(self._due(count)), self.space.chain)
+        return self.room.poses(self._places_at(self._due(count)))
 
     def ceiling(self) -> Tensor:
         """Let the score around each try rise as steeply as it was seen to, as far as it stands for.
 
         That is half a step from there. How steeply, its own steps tell; else those of the try that
-        led to it; else those from poses of the covering that were divided, at their median.
+        led to it; else those from places of the cover that were divided, at their median.
         """
         if not len(self.scores):
             return self.scores.new_full(self.scores.shape[1:], math.inf)
-        if not self._wide:
+        if not self.room.wide:
             return self.scores.amax(0)
         own = torch.arange(len(self.scores), device=self.scores.device)[:, None]
         nothing = torch.zeros_like(self.slopes)
@@ -169,96 +232,86 @@ class Boxes(Rounds):
         slopes = torch.where(is_divided, steepest, near)
         return (self.scores + slopes * _step(self.sizes.to(slopes)) / 2).amax(0)
 
+    def _move(self, device: torch.device) -> None:
+        """Go on where scores are."""
+        if self.places.device != device:
+            self.room, self.cover = self.room.to(device), self.cover.to(device)
+            self.places, self.sizes = self.places.to(device), self.sizes.to(device)
+            self.origins, self.divided = self.origins.to(device), self.divided.to(device)
+
     def _slopes_since(self, tried: int) -> Tensor:
         """How steep the score was on the step to each try from that one on."""
         origins = self.origins[tried:]
         rises = (self.scores[tried:] - self.scores.gather(0, origins)).abs()
-        if not self._wide:
+        if not self.room.wide:
             return torch.zeros_like(rises)
-        low, high = self.poses.new_tensor(self.space.limits)[self._wide].unbind(-1)
-        ends = (self.poses[tried:], self._poses_at(origins))
-        there, here = (poses[..., self._wide] / (high - low) for poses in ends)
-        lengths = (there - here).abs().amax(-1)
+        lengths = (self.places[tried:] - self._places_at(origins)).abs().amax(-1)
         return torch.where(lengths > 0, rises / lengths, 0.0)
 
-    @property
-    def _wide(self) -> list[int]:
-        """The axes that leave room to move."""
-        return [place for place, (low, high) in enumerate(self.space.limits) if low < high]
+    def _try(self, *parts: tuple[Tensor, Tensor, Tensor]) -> None:
+        """Note places, sizes and origins of what to try next, as far as there are passes for it."""
+        places, sizes, origins = zip(*parts, strict=True)
+        self.places = torch.cat((self.places, *places))[: self.passes]
+        self.sizes = torch.cat((self.sizes, *sizes))[: self.passes]
+        self.origins = torch.cat((self.origins, *origins))[: self.passes]
 
-    def _try(self, poses: Tensor, sizes: Tensor, origins: Tensor) -> None:
-        """Note poses of these sizes as the next to try, as far as there are passes for them."""
-        left = self.passes - len(self.poses)
-        self.poses = torch.cat((self.poses, poses[:left]))
-        self.sizes = torch.cat((self.sizes, sizes[:left]))
-        self.origins = torch.cat((self.origins, origins[:left]))
-
-    def _covering(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Cover the space evenly, from the identity on: the next poses of a sequence, and sizes.
-
-        It is Roberts' R sequence, the multiples of powers of a number like the golden ratio.
-        """
-        places = torch.arange(self.covered, self.covered + count, device=self.poses.device)
-        poses, ratio = self.poses.new_zeros(count, *self.poses.shape[1:]), _ratio(len(self._wide))
-        for power, axis in enumerate(self._wide, 1):
-            low, high = self.space.limits[axis]
-            parts = places.double()[:, None] * ratio**-power + 0.5
-            if self.shift is not None:
-                parts = parts + self.shift[:, axis].to(parts)
-            around = (parts % 1 - 0.5) * _BEYOND * (high - low)
-            poses[..., axis] = (around + (low + high) / 2).clamp(low, high)
-        if not self.covered:
-            poses[0] = 0.0
+    def _covering(self, count: int, at: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Take the next places of the cover, for the tries from that one on."""
+        shape = self.scores.shape[1]
+        places = self.cover[self.covered : self.covered + count].expand(-1, shape, -1)
         self.covered += count
-        sizes = self.sizes.new_zeros(poses.shape[:-1])
-        own = torch.arange(len(self.poses), len(self.poses) + count, device=sizes.device)
-        return poses, sizes, own[:, None].expand_as(sizes)
+        own = torch.arange(at, at + len(places), device=places.device)[:, None].expand(-1, shape)
+        return places, torch.zeros_like(own), own
 
-    def _steps(self, boxes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Divide these boxes: a step either way along each axis, and the sizes that result."""
-        self.divided, self.steps_at = boxes, len(self.poses)
+    def _divisions(self, boxes: Tensor, at: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Divide these boxes: a step either way along each axis, in the tries from that one on."""
+        self.divided, self.steps_at = boxes, at
         sizes = self.sizes.gather(0, boxes) + 1
         self.sizes = self.sizes.scatter(0, boxes, sizes)
-        middles, steps = self._poses_at(boxes), _step((sizes - 1).to(self.poses))
-        ways = [(axis, way) for axis in self._wide for way in (1, -1)]
-        poses = [self._moved(middles, axis, way * steps) for axis, way in ways]
-        return torch.cat(poses), sizes.repeat(len(ways), 1), boxes.repeat(len(ways), 1)
+        here, step = self._places_at(boxes), _step((sizes - 1).to(self.places))[..., None]
+        steps = torch.stack((step, -step))
+        new = (here + steps).clamp(*self.room.ends)
+        new = torch.where(new == here, (here - _INWARD * steps).clamp(*self.room.ends), new)
+        axes = len(self.room.wide)
+        along = torch.eye(axes, device=new.device, dtype=torch.bool)[:, None, None, None]
+        places = torch.where(along, new, here)  # axes x ways x boxes x images x axes
+        ways = (2 * axes, -1, -1)
+        return (
+            places.flatten(0, 2),
+            sizes.expand(*ways).flatten(0, 1),
+            boxes.expand(*ways).flatten(0, 1),
+        )
 
     def _tops(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Poses that are highest on the parabolas of all axes, in the boxes divided last.
+        """Places that are highest on the parabolas of all axes, in the boxes divided last.
 
         They stand for smaller boxes than the steps do: there is less left to find.
         """
-        tops, count = self._poses_at(self.divided), len(self.divided)
-        for number, axis in enumerate(self._wide):
-            ways = [self.steps_at + (2 * number + way) * count for way in (0, 1)]
-            steps = [torch.arange(at, at + count, device=tops.device)[:, None] for at in ways]
-            tries = torch.stack((self.divided, *(step.expand_as(self.divided) for step in steps)))
-            places = self.poses[..., axis].expand(3, -1, -1).gather(1, tries)
-            top = _top(places, self.scores.expand(3, -1, -1).gather(1, tries))
-            tops[..., axis] = top.clamp(*self.space.limits[axis])
-        return tops, self.sizes.gather(0, self.divided) + 1, self.divided
+        boxes, axes = self.divided, len(self.room.wide)
+        steps = slice(self.steps_at, self.steps_at + 2 * axes * len(boxes))
+        ends, scores = (
+            tensor[steps].unflatten(0, (axes, 2, len(boxes)))
+            for tensor in (self.places, self.scores)
+        )
+        top = _top(
+            self._places_at(boxes).to(scores),
+            self.scores.gather(0, boxes)[..., None],
+            ends.diagonal(dim1=0, dim2=-1).to(scores),  # each step by its own axis
+            scores.movedim(0, -1),
+        )
+        places = top.to(self.places).clamp(*self.room.ends)
+        return places, self.sizes.gather(0, boxes) + 1, boxes
 
     def _due(self, count: int) -> Tensor:
         """The boxes to divide: where the score may be highest, as steep as it usually is."""
         slopes = torch.where(self.slopes > 0, self.slopes, math.nan)
         usual = slopes.log().nanmean(0).nan_to_num(-math.inf).exp()  # a jump hardly changes it
-        hopes = self.scores + len(self._wide) * usual * _step(self.sizes.to(self.scores))
+        hopes = self.scores + len(self.room.wide) * usual * _step(self.sizes.to(self.scores))
         hopes = hopes.masked_fill(self.sizes >= _SIZES, -math.inf)
         return hopes.argsort(dim=0, descending=True, stable=True)[:count]
 
-    def _poses_at(self, tries: Tensor) -> Tensor:
-        return self.poses.gather(0, tries[..., None].expand(-1, -1, self.poses.shape[-1]))
-
-    def _moved(self, middles: Tensor, axis: int, steps: Tensor) -> Tensor:
-        """Poses moved along an axis by these parts of its range."""
-        low, high = self.space.limits[axis]
-        old, steps = middles[..., axis], steps * (high - low)
-        new = (old + steps).clamp(low, high)
-        inward = (old - _INWARD * steps).clamp(low, high)
-        poses = middles.clone()
-        poses[..., axis] = torch.where(new == old, inward, new)
-        return poses
+    def _places_at(self, tries: Tensor) -> Tensor:
+        return self.places.gather(0, tries[..., None].expand(-1, -1, self.places.shape[-1]))
 
 
 def _step(size: Tensor) -> Tensor:
@@ -266,17 +319,17 @@ def _step(size: Tensor) -> Tensor:
     return _FIRST_STEP * _SHRINKAGE**size
 
 
-def _top(places: Tensor, scores: Tensor) -> Tensor:
+def _top(here: Tensor, score: Tensor, ends: Tensor, scores: Tensor) -> Tensor:
     """Where the parabola through three scores is highest, up to two steps beyond the outer places.
 
-    The first is in the middle. A parabola that has no top rises towards the better end.
+    The first of them is here. A parabola that has no top rises towards the better end.
     """
-    (middle, one, other), (score, on_one, on_other) = places.to(scores), scores
-    rise, fall = (on_one - score) / (one - middle), (on_other - score) / (other - middle)
+    rise, fall = (scores - score) / (ends - here)
+    (one, other), (on_one, on_other) = ends, scores
     bend = (rise - fall) / (one - other)
-    top = middle - (rise - bend * (one - middle)) / (2 * bend)
-    way = torch.where(on_one > on_other, one, other) - middle
-    low, high = places.amin(0), places.amax(0)
+    top = here - (rise - bend * (one - here)) / (2 * bend)
+    way = torch.where(on_one > on_other, one, other) - here
+    low, high = here.minimum(ends.amin(0)), here.maximum(ends.amax(0))
     beyond = high - low
     return torch.where(bend < 0, top, way * math.inf).clamp(low - beyond, high + beyond)
 
