@@ -299,5 +299,11 @@ def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
 
 
 def _batch_size(images: Tensor) -> int:
-    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
-    return images_at_once(images, 8192 if images.is_cuda else 128)
+    """A batch that keeps the device busy; small enough on a CPU to stay in its cache.
+
+    On a GPU also one that takes longer than its launches do: large images are then fewer, but not
+    as few as their pixels would be.
+    """
+    if not images.is_cuda:
+        return images_at_once(images, 128)
+    return max(images_at_once(images, 8192), min(512, images_at_once(images, 4 * 8192)))
