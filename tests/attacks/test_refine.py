@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bar_images import bars, trained_network
 from hill_scores import Hills, draws, hills
@@ -178,6 +180,30 @@ def test_a_shift_is_each_images_own_and_each_generators() -> None:
     assert other is not None
     assert torch.equal(first.values, again.values)
     assert len(torch.cat((first.values, other.values), 1)[1].unique(dim=0)) == 8
+
+
+class OnOneDevice(TorchDispatchMode):
+    """Refuses operations on tensors of another device than the meta device, which holds no data."""
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        found = operation(*args, **(kwargs or {}))
+        for leaf in torch.utils._pytree.tree_leaves((args, kwargs, found)):
+            assert not isinstance(leaf, Tensor) or leaf.is_meta, operation
+        return found
+
+
+@pytest.mark.parametrize("text", [LINE, BOX, FIVE, "shift(2px, 0px) rotate(0..20)"])
+def test_neither_copies_from_the_host_nor_looks_at_values(text: str) -> None:
+    """A CUDA graph of a training step can capture neither."""
+    generator: Any = SimpleNamespace(device=torch.device("meta"))
+    with OnOneDevice():
+        rounds = RefiningSearch(150).begin(Space.of(text), 4, generator=generator)
+        while (poses := rounds.propose()) is not None:
+            rounds.learn(torch.empty(poses.shape, device="meta"))
+        assert rounds.worst().score.shape == (4,)
 
 
 SPACE = rigid(1, 10)

@@ -72,7 +72,8 @@ class RefiningSearch(RoundSearch):
         room, shift = Room.of(space, generator.device), None
         if self.shifted:
             shift = room.columns_of(uniform(count, len(space.axes), generator=generator))
-        cover, nothing = room.cover(self.passes, shift), torch.zeros(0, count).to(generator.device)
+        cover = room.cover(self.passes, shift)
+        nothing = torch.zeros(0, count, device=generator.device)
         places, none = nothing[..., None].expand(-1, -1, len(room.wide)), nothing.long()
         return Boxes(self.passes, room, cover, places, none, none, nothing, nothing, none)
 
