@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import hardest_tables
 import torch
+from change_tables import changes
 from hardest_tables import Hardest, table
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,6 +41,8 @@ from upright.train.network import build, is_own_code
 RESULTS = Path("results")
 MORE = ("continuum/training.jsonl", "stronger/final.jsonl")
 """Records of whole test sets that are not in the folder itself; where they are there."""
+HELD_OUT = "stronger/held-out.jsonl"
+"""Records of held-out training images, by which recipes are chosen."""
 DATA_SETS = ("cifar10", "svhn", "cifar100")
 METRIC, FINER = "grid-775", "refine-1000"
 SOURCE = "*reported*: [Yang et al. 2019](paper.md), table `{}`"
@@ -253,20 +256,29 @@ def leaderboard(dataset: str, records: Iterable[Record], *, rows: int) -> str:
 
 
 def sections(
-    records: Sequence[Record], hardest: Iterable[Hardest], *, rows: int = 10
+    records: Sequence[Record],
+    held_out: Sequence[Record],
+    hardest: Iterable[Hardest],
+    *,
+    rows: int = 10,
 ) -> Mapping[str, str]:
     """What the documentation shows, by the names of its sections."""
     boards = {name: leaderboard(name, records, rows=rows) for name in DATA_SETS}
+    boards["changes"] = changes(held_out, _differences)
     return boards | hardest_tables.sections(hardest)
 
 
-def read_all(results: Path) -> tuple[list[Record], list[Hardest]]:
-    """All records that may count, and what is known of the images that are still wrong."""
+def read_all(results: Path) -> tuple[list[Record], list[Record], list[Hardest]]:
+    """All records that may count, those to choose by, and what is known of the images that fail."""
     records = list(read_folder(results).records)
     for name in MORE:
-        if (results / name).exists():
-            records += read(results / name).records
-    return records, [Hardest.read(path) for path in sorted(results.glob("hardest/*.json"))]
+        records += _read(results / name)
+    hardest = [Hardest.read(path) for path in sorted(results.glob("hardest/*.json"))]
+    return records, _read(results / HELD_OUT), hardest
+
+
+def _read(path: Path) -> list[Record]:
+    return list(read(path).records) if path.exists() else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

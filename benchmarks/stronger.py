@@ -69,6 +69,28 @@ def ablation(data: str) -> Recipes:
     return changed(BASE, ONE_CHANGE, data)
 
 
+HELPFUL = ("cosine", "weight decay 5e-4", "smoothing 0.1", "average", "Wo-20")
+"""What helped alone, on held-out images (docs/leaderboard.md), the most helpful first."""
+
+
+@experiment
+def together(data: str) -> Recipes:
+    """The most helpful change, with the next one, and so on to all that help."""
+    found, sum_of_all = Recipes(), dict[str, Any]()
+    for count, name in enumerate(HELPFUL, 1):
+        sum_of_all |= ONE_CHANGE[name]
+        found[f"first {count}"] = replace(BASE, data=data, **sum_of_all)
+    return found
+
+
+@experiment
+def sizes(data: str) -> Recipes:
+    """The most helpful changes that cost nothing, on wider networks."""
+    free = {key: value for name in HELPFUL[:-1] for key, value in ONE_CHANGE[name].items()}
+    wide = {f"x{width}": free | {"model": f"resnet32x{width}"} for width in (2, 4, 8)}
+    return changed(BASE, {"x1": free, **wide}, data)
+
+
 @experiment
 def antialiased(data: str) -> Recipes:
     """Sizes that are halved after a blur."""

@@ -52,6 +52,35 @@ def test_a_row_is_the_mean_over_seeds() -> None:
     )
 
 
+def test_a_change_stands_beside_the_recipe_without_it() -> None:
+    base = replace(paper_recipe("cifar10", "L2(rob, Wo-10)"), held_out=True, steps=100)
+    recipes = {
+        "none": [(base, 0.7), (replace(base, seed=1), 0.72)],
+        "labels smoothed by 0.1": [(replace(base, smoothing=0.1), 0.6)],
+        "`L2(rob, Wo-20)`": [
+            (replace(base, objective=paper_recipe("cifar10", "L2(rob, Wo-20)").objective), 0.75)
+        ],
+    }
+    records = [
+        made_up_record(recipe, {"nat": 0.9, "grid-775": worst})
+        for its in recipes.values()
+        for recipe, worst in its
+    ]
+    held_out = [replace(each, evaluation={"split": "held-out"}) for each in records]
+    board, changes = load("leaderboard"), load("change_tables").changes
+    elsewhere = replace(records[0], measured={"nat": 0.1, "grid-775": 0.1})
+    lines = changes([*held_out, elsewhere], board._differences).splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines[2:5]]
+    assert [row[:5] for row in cells] == [
+        ["none", "90.00", "71.00", "", "2"],
+        ["`L2(rob, Wo-20)`", "90.00", "75.00", "+4.00", "1"],
+        ["labels smoothed by 0.1", "90.00", "60.00", "-11.00", "1"],
+    ]
+    first, more = (float(row[5]) for row in cells[:2])
+    passes = load("leaderboard")._size("resnet32", 10)[1] / 1e9
+    assert more - first == pytest.approx(10 * passes, rel=0.02)  # ten more draws an image
+
+
 LATER = "2001-01-01T00:00:00+00:00"
 
 
