@@ -12,7 +12,7 @@ from torch import Tensor
 from bar_images import bars, trained_network
 from rigid_spaces import rigid
 from upright import Evaluation, GridSearch, Pose, SpatialPGD, evaluate
-from upright.tiles import Room, Tiles, is_out_of_memory
+from upright.tiles import Room, Tiles, images_on_a_gpu, is_out_of_memory
 
 COUNT = 40
 
@@ -154,3 +154,10 @@ def test_other_errors_are_passed_on_as_they_are() -> None:
 
     with pytest.raises(Fail, match="invalid graph"):
         Tiles(Room(8), COUNT, torch.device("cpu"), broken)(Pose.zeros(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("side", "most"), [(8, 131_072), (32, 8192), (64, 2048), (128, 512), (224, 512), (512, 128)]
+)
+def test_a_gpu_gets_batches_that_outlast_their_launches(side: int, most: int) -> None:
+    assert images_on_a_gpu(torch.empty(1, 3, side, side)) == most

@@ -18,6 +18,7 @@ __all__ = [
     "Room",
     "Tiles",
     "images_at_once",
+    "images_on_a_gpu",
     "is_capturing",
     "is_out_of_memory",
 ]
@@ -41,6 +42,14 @@ _NO_MEMORY = (
 def images_at_once(images: Tensor, at_32_by_32: int) -> int:
     """How many images of this size are as many pixels as so many of 32 x 32."""
     return max(8, at_32_by_32 * 32 * 32 // (images.shape[-1] * images.shape[-2]))
+
+
+def images_on_a_gpu(images: Tensor) -> int:
+    """How many images of this size keep a GPU busy for longer than their launches take.
+
+    Large ones are fewer, but not as few as their pixels would be.
+    """
+    return max(images_at_once(images, 8192), min(512, images_at_once(images, 4 * 8192)))
 
 
 def is_capturing() -> bool:

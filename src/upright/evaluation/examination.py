@@ -35,7 +35,7 @@ from upright.fooled import pack_bits
 from upright.pose import Pose
 from upright.ranks import Ranks
 from upright.space import Space
-from upright.tiles import Room, images_at_once
+from upright.tiles import Room, images_at_once, images_on_a_gpu
 from upright.uniform import ByPlace
 from upright.warp import Resampling, warp
 
@@ -299,11 +299,5 @@ def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
 
 
 def _batch_size(images: Tensor) -> int:
-    """A batch that keeps the device busy; small enough on a CPU to stay in its cache.
-
-    On a GPU also one that takes longer than its launches do: large images are then fewer, but not
-    as few as their pixels would be.
-    """
-    if not images.is_cuda:
-        return images_at_once(images, 128)
-    return max(images_at_once(images, 8192), min(512, images_at_once(images, 4 * 8192)))
+    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
+    return images_on_a_gpu(images) if images.is_cuda else images_at_once(images, 128)

@@ -16,7 +16,7 @@ from upright.objective.product import Objective, Target
 from upright.penalties import penalties_of
 from upright.pose import Pose
 from upright.space import Space
-from upright.tiles import Room, Tiles, images_at_once
+from upright.tiles import Room, Tiles, images_at_once, images_on_a_gpu
 
 __all__ = ["Search", "repeated", "room_for"]
 
@@ -26,7 +26,7 @@ def room_for(images: Tensor) -> Room:
 
     Enough for the paper's batches in one call.
     """
-    return Room(images_at_once(images, 8192 if images.is_cuda else 2048))
+    return Room(images_on_a_gpu(images) if images.is_cuda else images_at_once(images, 2048))
 
 
 def repeated(values: Tensor, times: int) -> Tensor:
