@@ -247,6 +247,8 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
             marker=look(number).marker,
         )
     axes.axhline(100 * truth.accuracy, linestyle="--", color="black", label="brute force")
+    room = 5 * (max(point.accuracy for point in found) - truth.accuracy)
+    axes.set_ylim(bottom=100 * truth.accuracy - room)  # or its line is the frame's
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda passes, _: f"{passes:,.0f}")
     axes.set_xlabel("passes an image")
