@@ -37,7 +37,7 @@ def boxes(score: Hills, passes: int, *, shifted: bool = False) -> Boxes:
 
 def ceiling_by_hand(tried: Boxes, image: int) -> float:
     """The estimate of one image, try by try."""
-    widths = [high - low for low, high in tried.room.space.limits]
+    widths = [high - low for low, high in tried.ranges.space.limits]
     scores, origins = tried.scores[:, image].tolist(), tried.origins[:, image].tolist()
     poses, sizes = tried.poses.values[:, image].tolist(), tried.sizes[:, image].tolist()
     steepest: dict[int, float] = {}

@@ -69,17 +69,17 @@ class RefiningSearch(RoundSearch):
         return self.passes
 
     def begin(self, space: Space, count: int, *, generator: torch.Generator) -> Boxes:
-        room, shift = Room.of(space, generator.device), None
+        ranges, shift = Ranges.of(space, generator.device), None
         if self.shifted:
-            shift = room.columns_of(uniform(count, len(space.axes), generator=generator))
-        cover = room.cover(self.passes, shift)
+            shift = ranges.columns_of(uniform(count, len(space.axes), generator=generator))
+        cover = ranges.cover(self.passes, shift)
         nothing = torch.zeros(0, count, device=generator.device)
-        places, none = nothing[..., None].expand(-1, -1, len(room.wide)), nothing.long()
-        return Boxes(self.passes, room, cover, places, none, none, nothing, nothing, none)
+        places, none = nothing[..., None].expand(-1, -1, len(ranges.wide)), nothing.long()
+        return Boxes(self.passes, ranges, cover, places, none, none, nothing, nothing, none)
 
 
 @dataclass(frozen=True)
-class Room:
+class Ranges:
     """The axes of a space that leave room to move.
 
     A place is a pose by them alone, each value as a part of its axis's range. All axes are one
@@ -88,29 +88,29 @@ class Room:
 
     space: Space
     wide: tuple[int, ...]
-    ranges: Tensor
+    widths: Tensor
     limits: Tensor
     """Of poses, 2 x axes."""
     ends: Tensor
     """Of places, 2 x axes."""
 
     @classmethod
-    def of(cls, space: Space, device: torch.device) -> Room:
+    def of(cls, space: Space, device: torch.device) -> Ranges:
         wide = tuple(axis for axis, (low, high) in enumerate(space.limits) if low < high)
         numbers = torch.zeros(3, len(wide), device=device)
         for column, (low, high) in enumerate(space.limits[axis] for axis in wide):
             for row, number in enumerate((high - low, low, high)):
                 numbers[row, column].fill_(number)  # a CUDA graph captures no copy from the host
-        ranges, limits = numbers[0], numbers[1:]
-        return cls(space, wide, ranges, limits, limits / ranges)
+        widths, limits = numbers[0], numbers[1:]
+        return cls(space, wide, widths, limits, limits / widths)
 
-    def to(self, device: torch.device) -> Room:
-        there = (tensor.to(device) for tensor in (self.ranges, self.limits, self.ends))
-        return Room(self.space, self.wide, *there)
+    def to(self, device: torch.device) -> Ranges:
+        there = (tensor.to(device) for tensor in (self.widths, self.limits, self.ends))
+        return Ranges(self.space, self.wide, *there)
 
     def poses(self, places: Tensor) -> Pose:
         """Give places as poses; their other axes are zero."""
-        values = (places * self.ranges).clamp(*self.limits)
+        values = (places * self.widths).clamp(*self.limits)
         if len(self.wide) < len(self.space.axes):
             moved, values = values, values.new_zeros(*values.shape[:-1], len(self.space.axes))
             for column, axis in enumerate(self.wide):
@@ -127,7 +127,7 @@ class Room:
         It is Roberts' R sequence, the multiples of powers of a number like the golden ratio. All
         images share it, which is one here, or have it shifted each by their own numbers.
         """
-        axes, device = len(self.wide), self.ranges.device
+        axes, device = len(self.wide), self.widths.device
         powers = torch.arange(1.0, axes + 1, device=device, dtype=torch.float64)
         parts = torch.arange(count, device=device)[:, None, None] * _ratio(axes) ** -powers + 0.5
         if shift is not None:
@@ -143,7 +143,7 @@ class Boxes(Rounds):
     """What was tried so far; of what was proposed last, places and sizes are here before scores."""
 
     passes: int
-    room: Room
+    ranges: Ranges
     cover: Tensor
     """Places that cover the space, as many as passes x images, or x 1, x axes."""
     places: Tensor
@@ -165,10 +165,10 @@ class Boxes(Rounds):
 
     @property
     def poses(self) -> Pose:
-        return self.room.poses(self.places)
+        return self.ranges.poses(self.places)
 
     def propose(self) -> Pose | None:
-        tried, steps = len(self.scores), 2 * len(self.room.wide)
+        tried, steps = len(self.scores), 2 * len(self.ranges.wide)
         if tried >= self.passes or (tried and not steps):
             return None
         if not tried:
@@ -179,7 +179,7 @@ class Boxes(Rounds):
             divisions = self._divisions(due, at=tried + len(self.divided))
             covering = math.ceil(boxes * (steps + 1) / (_COVERING - 1))
             self._try(tops, divisions, self._covering(covering, at=self.steps_at + boxes * steps))
-        return self.room.poses(self.places[tried:])
+        return self.ranges.poses(self.places[tried:])
 
     def learn(self, scores: Tensor) -> None:
         tried = len(self.scores)
@@ -210,7 +210,7 @@ class Boxes(Rounds):
 
     def best(self, count: int) -> Pose:
         """Give the so many poses that would be divided next: of high scores, and not all alike."""
-        return self.room.poses(self._places_at(self._due(count)))
+        return self.ranges.poses(self._places_at(self._due(count)))
 
     def ceiling(self) -> Tensor:
         """Let the score around each try rise as steeply as it was seen to, as far as it stands for.
@@ -220,7 +220,7 @@ class Boxes(Rounds):
         """
         if not len(self.scores):
             return self.scores.new_full(self.scores.shape[1:], math.inf)
-        if not self.room.wide:
+        if not self.ranges.wide:
             return self.scores.amax(0)
         own = torch.arange(len(self.scores), device=self.scores.device)[:, None]
         nothing = torch.zeros_like(self.slopes)
@@ -236,7 +236,7 @@ class Boxes(Rounds):
     def _move(self, device: torch.device) -> None:
         """Go on where scores are."""
         if self.places.device != device:
-            self.room, self.cover = self.room.to(device), self.cover.to(device)
+            self.ranges, self.cover = self.ranges.to(device), self.cover.to(device)
             self.places, self.sizes = self.places.to(device), self.sizes.to(device)
             self.origins, self.divided = self.origins.to(device), self.divided.to(device)
 
@@ -244,7 +244,7 @@ class Boxes(Rounds):
         """How steep the score was on the step to each try from that one on."""
         origins = self.origins[tried:]
         rises = (self.scores[tried:] - self.scores.gather(0, origins)).abs()
-        if not self.room.wide:
+        if not self.ranges.wide:
             return torch.zeros_like(rises)
         lengths = (self.places[tried:] - self._places_at(origins)).abs().amax(-1)
         return torch.where(lengths > 0, rises / lengths, 0.0)
@@ -271,9 +271,9 @@ class Boxes(Rounds):
         self.sizes = self.sizes.scatter(0, boxes, sizes)
         here, step = self._places_at(boxes), _step((sizes - 1).to(self.places))[..., None]
         steps = torch.stack((step, -step))
-        new = (here + steps).clamp(*self.room.ends)
-        new = torch.where(new == here, (here - _INWARD * steps).clamp(*self.room.ends), new)
-        axes = len(self.room.wide)
+        new = (here + steps).clamp(*self.ranges.ends)
+        new = torch.where(new == here, (here - _INWARD * steps).clamp(*self.ranges.ends), new)
+        axes = len(self.ranges.wide)
         along = torch.eye(axes, device=new.device, dtype=torch.bool)[:, None, None, None]
         places = torch.where(along, new, here)  # axes x ways x boxes x images x axes
         ways = (2 * axes, -1, -1)
@@ -288,7 +288,7 @@ class Boxes(Rounds):
 
         They stand for smaller boxes than the steps do: there is less left to find.
         """
-        boxes, axes = self.divided, len(self.room.wide)
+        boxes, axes = self.divided, len(self.ranges.wide)
         steps = slice(self.steps_at, self.steps_at + 2 * axes * len(boxes))
         ends, scores = (
             tensor[steps].unflatten(0, (axes, 2, len(boxes)))
@@ -300,14 +300,14 @@ class Boxes(Rounds):
             ends.diagonal(dim1=0, dim2=-1).to(scores),  # each step by its own axis
             scores.movedim(0, -1),
         )
-        places = top.to(self.places).clamp(*self.room.ends)
+        places = top.to(self.places).clamp(*self.ranges.ends)
         return places, self.sizes.gather(0, boxes) + 1, boxes
 
     def _due(self, count: int) -> Tensor:
         """The boxes to divide: where the score may be highest, as steep as it usually is."""
         slopes = torch.where(self.slopes > 0, self.slopes, math.nan)
         usual = slopes.log().nanmean(0).nan_to_num(-math.inf).exp()  # a jump hardly changes it
-        hopes = self.scores + len(self.room.wide) * usual * _step(self.sizes.to(self.scores))
+        hopes = self.scores + len(self.ranges.wide) * usual * _step(self.sizes.to(self.scores))
         hopes = hopes.masked_fill(self.sizes >= _SIZES, -math.inf)
         return hopes.argsort(dim=0, descending=True, stable=True)[:count]
 

@@ -88,7 +88,7 @@ class _Climbs(Rounds):
         found = pick_worst(here, scores.detach())
         self.highest = found if self.highest is None else worse_of(self.highest, found)
         if self.steps < _CLIMB.steps:
-            space = self.boxes.room.space
+            space = self.boxes.ranges.space
             self.here = space.project(_CLIMB.stepped(space, self.here, scores))
         self.steps += 1
 
