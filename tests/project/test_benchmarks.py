@@ -289,6 +289,25 @@ def test_what_photographs_cost_is_measured(
     assert all(each["passes"] >= 4 * 2 for each in costs)
 
 
+def test_convolutions_are_timed_by_their_width(tmp_path: Path) -> None:
+    load("gpu_convolutions").main(
+        ["--tiny", "--device", "cpu", "--json", str(tmp_path / "figures.json")]
+    )
+    layers = json.loads((tmp_path / "figures.json").read_text())["layers"]
+    assert [layer["channels"] for layer in layers] == [88, 96, 128, 184, 192, 256, 360, 384]
+    assert all(min(layer[part] for part in ("forward", "by_input")) > 0 for layer in layers)
+    # Two operations for each tap, channel in, channel out and pixel, of two images.
+    assert layers[0]["floor"] == pytest.approx(2 * 2 * 32 * 32 * 88 * 88 * 9 / 790e6)
+
+
+@pytest.mark.parametrize("experiment", ["together", "sizes", "equivariant"])
+def test_what_is_combined_is_what_was_changed_alone(experiment: str) -> None:
+    stronger = load("stronger")
+    recipes = list(stronger.EXPERIMENTS[experiment]("cifar10").values())
+    assert len(set(recipes)) == len(recipes)
+    assert all(each.cosine for each in recipes)  # the most helpful change is in all of them
+
+
 @pytest.mark.parametrize(
     ("name", "millions"),
     [("mobilenet", 4.23), ("resnet50", 25.56), ("efficientnet_lite0", 4.65), ("vit_b16", 86.57)],
