@@ -291,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
-    add("--models", nargs="+", default=["zoo:cifar10/std-star", "zoo:cifar10/l2-rob-wo10"])
+    add("--models", nargs="+", default=["zoo:cifar10/std-star"])
     add("--spaces", nargs="+", default=[str(PAPER)])
     add("--data", help="of models that are not from the zoo, or other data than their own")
     add("--images", type=int, default=1000, help="the first so many test images")

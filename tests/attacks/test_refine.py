@@ -16,6 +16,7 @@ from hill_scores import Hills, draws, hills
 from rigid_spaces import rigid
 from upright import Attack, GridSearch, Pose, RefiningSearch, RegularizedLoss, Space, evaluate, tta
 from upright.attacks import Rounds
+from upright.attacks.refine import _top
 
 LINE, BOX, FIVE = "rotate", "shift rotate", "shift rotate zoom brightness"
 ODD_SPACES = [
@@ -143,6 +144,53 @@ def test_a_jump_of_the_score_does_not_make_the_search_a_covering() -> None:
     score = hills(BOX)
     found = RefiningSearch(300).search(jumping, score.space, len(score.tops), generator=draws())
     assert (found.score - 1000).min() > -1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("text", [LINE, BOX])
+def test_scores_of_any_kind_lead_to_poses_of_the_space(text: str, dtype: torch.dtype) -> None:
+    score = hills(text, 5)
+
+    def coarse(pose: Pose) -> Tensor:
+        return (100 * score(pose)).to(dtype)
+
+    found = RefiningSearch(300).search(coarse, score.space, 5, generator=draws())
+    assert score.space.contains(found.pose).all()
+    assert score.space.contains(Pose(score.tried, score.space.chain)).all()
+    assert score(found.pose).min() > -0.5
+
+
+@pytest.mark.parametrize("bend", [-3.0, -0.5, 0.5, 3.0])
+@pytest.mark.parametrize("middle", [-0.9, -0.2, 0.1, 0.6])
+@pytest.mark.parametrize(("one", "other"), [(0.2, -0.2), (0.2, 0.14), (-0.1, 0.3)])
+def test_the_top_of_a_parabola_is_the_highest_of_many_places_along_it(
+    bend: float, middle: float, one: float, other: float
+) -> None:
+    """As far as twice the span of the three places; without a top, on the better end's side."""
+
+    def height(place: Tensor) -> Tensor:
+        return bend * (place - middle) ** 2
+
+    here, ends = torch.zeros(1, 1).double(), torch.tensor([[[one]], [[other]]]).double()
+    found = _top(here, height(here), ends, height(ends)).item()
+    low, high = min(0.0, one, other), max(0.0, one, other)
+    places = torch.linspace(2 * low - high, 2 * high - low, 4001).double()
+    better = one if height(torch.tensor(one)) > height(torch.tensor(other)) else other
+    if bend > 0:
+        assert found == pytest.approx(2 * high - low if better > 0 else 2 * low - high)
+    else:
+        assert found == pytest.approx(places[height(places).argmax()].item(), abs=1e-3)
+
+
+def test_a_large_box_goes_before_a_slightly_higher_small_one_where_scores_are_steep() -> None:
+    """The first round has one hill in view; what lies elsewhere is hidden in larger boxes."""
+    rounds = RefiningSearch(400).begin(Space.of(LINE), 1, generator=draws())
+    rounds.propose()
+    rounds.learn(torch.tensor([[0.9], [1.0], [0.0], [0.0], [0.0]]))
+    rounds.sizes[1] = 4
+    for slope, first in ((0.001, 1), (5.0, 0)):
+        rounds.slopes[:] = slope
+        assert rounds.best(1).values.item() == rounds.poses.values[first].item()
 
 
 def run_rounds(rounds: Rounds, score: Hills, leave: Callable[[int], Tensor | None]) -> Tensor:

@@ -101,6 +101,20 @@ def test_stopped_again_and_again_it_ends(tmp_path: Path) -> None:
     assert_equal(found, expected)
 
 
+@pytest.mark.usefixtures("written_at_once")
+@pytest.mark.parametrize("name", ["s-pgd", "refine-20+s-pgd"])
+def test_a_climb_goes_on_wherever_it_was_stopped(tmp_path: Path, name: str) -> None:
+    """Also inside a step, of which some slopes are remembered and others are not."""
+    options: dict[str, Any] = {"attacks": [name], "batch_size": 16}
+    unbroken = Machine()
+    expected = measure(unbroken, **options)
+    for seconds in range(4, int(unbroken.seconds)):
+        state = tmp_path / f"{seconds}"
+        with pytest.raises(KeyboardInterrupt):
+            measure(Machine(seconds), state=state, **options)
+        assert_equal(measure(Machine(), state=state, **options), expected)
+
+
 def test_of_a_minute_at_least_half_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped, unbroken, continued = Machine(60), Machine(), Machine()
     monkeypatch.setattr(journal.time, "monotonic", lambda: stopped.seconds)

@@ -182,7 +182,10 @@ class Boxes(Rounds):
         return self.ranges.poses(self.places[tried:])
 
     def learn(self, scores: Tensor) -> None:
-        tried = len(self.scores)
+        tried, scores = (
+            len(self.scores),
+            scores.to(torch.promote_types(scores.dtype, torch.float32)),
+        )
         self._move(scores.device)
         self.scores = torch.cat((self.scores.to(scores), scores))
         self.slopes = torch.cat((self.slopes.to(scores), self._slopes_since(tried)))
@@ -323,7 +326,7 @@ def _step(size: Tensor) -> Tensor:
 def _top(here: Tensor, score: Tensor, ends: Tensor, scores: Tensor) -> Tensor:
     """Where the parabola through three scores is highest, up to two steps beyond the outer places.
 
-    The first of them is here. A parabola that has no top rises towards the better end.
+    The first of them is here. A parabola that has no top is followed towards the better end.
     """
     rise, fall = (scores - score) / (ends - here)
     (one, other), (on_one, on_other) = ends, scores

@@ -131,8 +131,9 @@ class _Call:
         found = self.asked.answer(tries, rows)
         if found is None:
             return None
-        slope = None if found.slope is None else found.slope.to(self.device)
-        answer = Answer(found.value.to(self.device), slope)
+        # Copies: answers that are brought over later change what is noted in its place.
+        slope = None if found.slope is None else found.slope.to(self.device, copy=True)
+        answer = Answer(found.value.to(self.device, copy=True), slope)
         if self.seen is not None and self.asked.classes is not None:
             classes = self.asked.classes[tries, rows].to(self.device)
             row = torch.arange(rows.start, rows.stop, device=self.device).repeat(len(classes))
