@@ -21,15 +21,21 @@ ATTACKS = [GridSearch((2, 2, 9)), RandomSearch(3), SpatialPGD(steps=2), Refining
 DATA = bars(24, seed=4)  # a part of one chunk
 
 
+class Killed(BaseException):
+    """What nobody is told of before it happens."""
+
+
 class Machine:
     """The trained network, which takes a second for each call, and may be switched off."""
 
-    def __init__(self, seconds_left: float = float("inf")) -> None:
-        self.seconds, self.seconds_left = 0.0, seconds_left
+    def __init__(
+        self, seconds_left: float = float("inf"), end: type[BaseException] = KeyboardInterrupt
+    ) -> None:
+        self.seconds, self.seconds_left, self.end = 0.0, seconds_left, end
 
     def __call__(self, images: Tensor) -> Tensor:
         if self.seconds >= self.seconds_left:
-            raise KeyboardInterrupt
+            raise self.end
         self.seconds += 1
         logits = trained_network()(images)
         assert isinstance(logits, Tensor)
@@ -115,10 +121,19 @@ def test_a_climb_goes_on_wherever_it_was_stopped(tmp_path: Path, name: str) -> N
         assert_equal(measure(Machine(), state=state, **options), expected)
 
 
-def test_of_a_minute_at_least_half_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_loses_nothing_that_was_answered(tmp_path: Path) -> None:
     stopped, unbroken, continued = Machine(60), Machine(), Machine()
-    monkeypatch.setattr(journal.time, "monotonic", lambda: stopped.seconds)
     with pytest.raises(KeyboardInterrupt):
+        measure(stopped, state=tmp_path / "state")
+    assert_equal(measure(continued, state=tmp_path / "state"), measure(unbroken))
+    looks = 5 + 4
+    assert continued.seconds <= unbroken.seconds - 60 + 2 * looks
+
+
+def test_of_a_minute_at_least_half_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped, unbroken, continued = Machine(60, Killed), Machine(), Machine()
+    monkeypatch.setattr(journal.time, "monotonic", lambda: stopped.seconds)
+    with pytest.raises(Killed):
         measure(stopped, state=tmp_path / "state")
     expected = measure(unbroken)
     assert_equal(measure(continued, state=tmp_path / "state"), expected)

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from upright import evaluate
+from upright.checks import SuspiciousInput
 from upright.sources import load_model, load_pretrained, model_names, model_source
 from upright.sources.registry import SOURCES
 from upright.sources.sized import Sized
@@ -293,6 +294,13 @@ class TestExported:
         here, there = (evaluate(each, data, attacks=["s-pgd"]) for each in (linear(), model))
         expected, found = here.attacks["s-pgd"].worst_pose, there.attacks["s-pgd"].worst_pose
         torch.testing.assert_close(found.values, expected.values)
+
+    @pytest.mark.parametrize("layer", [nn.BatchNorm2d(3), nn.Dropout(0.5)])
+    def test_training_mode_is_told(self, tmp_path, layer):
+        network = nn.Sequential(layer, linear())
+        with pytest.warns(SuspiciousInput, match=r"model\.pt2 was exported in training mode"):
+            load_model(write_pt2(tmp_path, network.train(), pictures(4)))
+        load_model(write_pt2(tmp_path, network.eval(), pictures(4)))  # without a warning
 
     def test_half_precision_takes_float_images(self, tmp_path):
         model = load_model(write_pt2(tmp_path, linear().bfloat16(), pictures(4).bfloat16()))

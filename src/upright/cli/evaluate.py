@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, TextIO, get_args
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from upright.checks import check_at_least_1
 from upright.cli.messages import is_watched, one_voice, say
@@ -137,7 +137,7 @@ class Evaluate:
     done, with 95 % intervals. With --state, the same command goes on."""
     resize: _Number = None
     """Scale images of a folder so that their shorter side has N pixels. Without this and the next,
-    images are brought to the size that a run of `upright train` was told."""
+    images are brought to the size that the model's source, --preprocess or a run was told."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
     preprocess: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None
@@ -155,7 +155,7 @@ class Evaluate:
     """Whether it takes red first, as most do, or blue first; --mean and --std are red first."""
     offset: _Number = None
     """Leave out the first N outputs: 1 of 1001 that begin with a background class."""
-    probabilities: bool = False
+    probabilities: FlagCreatePairsOff[bool] = False
     """The model answers after the softmax: take the logarithm. Accuracies do not change by it."""
     classes: _File = None
     """The names of the model's outputs, one a line or as JSON (id2label): folders are matched by

@@ -132,9 +132,18 @@ class Examination:
                 checks.warn_if_one_class(self.labels_seen, self.cut_at)
 
     def measure(self, chunk: Chunk) -> Piece:
+        """Measure one chunk; where it is interrupted, what was answered by then is kept."""
+        journal = self._journal(chunk)
+        try:
+            return self._measure(chunk, journal)
+        except KeyboardInterrupt:
+            if journal is not None:
+                journal.save()
+            raise
+
+    def _measure(self, chunk: Chunk, journal: Journal | None) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
-        piece, journal = Piece(len(chunk)), self._journal(chunk)
-        began = _now(journal)
+        piece, began = Piece(len(chunk)), _now(journal)
         space = self.question.space_for(chunk.images)
         score = WorstLoss(
             self.predictor,

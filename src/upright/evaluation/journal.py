@@ -93,9 +93,13 @@ class Journal:
         """Note answers where they are, and bring them over when it is time: a copy waits."""
         self._noted.append((asked, tries, rows, answer, classes))
         if time.monotonic() - self._since >= EVERY_SECONDS:
-            self._bring_over()
-            self.write()
-            self._since = time.monotonic()
+            self.save()
+
+    def save(self) -> None:
+        """Hand over all that was noted."""
+        self._bring_over()
+        self.write()
+        self._since = time.monotonic()
 
     def _bring_over(self) -> None:
         for asked, tries, rows, answer, classes in self._noted:

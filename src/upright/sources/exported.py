@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
+from upright.checks import SuspiciousInput
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
 from upright.sources.preprocess import Preprocess
@@ -28,6 +30,13 @@ def load_exported(name: str, *, device: torch.device) -> Pretrained:
     path = need_file(name)
     program = move_to_device_pass(_read(path), device)
     example = _example_input(path, program)
+    if _trains(program):
+        warnings.warn(
+            f"{path} was exported in training mode: its norms or dropouts look at each batch; "
+            "export model.eval()",
+            SuspiciousInput,
+            stacklevel=2,
+        )
     module = program.module()
 
     # A function, not the module: that one says it is in training mode, whatever was exported.
@@ -66,6 +75,17 @@ def _example_input(path: Path, program: ExportedProgram) -> Tensor:
             "that takes images, N x C x H x W, and nothing else"
         )
     return values[0]
+
+
+def _trains(program: ExportedProgram) -> bool:
+    """Whether an operation is told to do as in training: it has an argument of that name."""
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        names = [] if schema is None else [argument.name for argument in schema.arguments]
+        given = dict(zip(names, node.args, strict=False)) | node.kwargs
+        if given.get("training") is True or given.get("train") is True:
+            return True
+    return False
 
 
 def _bounds(program: ExportedProgram, batch: int | torch.SymInt) -> tuple[int, int | None]:
