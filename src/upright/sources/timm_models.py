@@ -37,7 +37,7 @@ def _published(timm: Any, name: str) -> Any:
             return timm.create_model(name, pretrained=True)
     # Weights come over the network: what that raises depends on who serves them.
     except Exception as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).removesuffix(".")
         raise ValueError(
             f"timm could not load {name}: {text}; give weights of your own as timm:{name}@FILE"
         ) from error
