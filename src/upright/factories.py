@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +36,7 @@ __all__ = [
 
 FILE = re.compile(r"(.+\.py)(?::(\w*))?")
 MODULE = re.compile(r"([\w.]+):(\w*)")
+_HAS_PREFIX = re.compile(r"[\w-]+:")
 
 
 class Offer(NamedTuple):
@@ -83,16 +85,16 @@ class Factory:
             raise _blame(self.name, error, self.file) from error
 
 
-def find_factory(name: str) -> Factory | None:
-    """Find what a name stands for; None for a name of another kind."""
+def find_factory(name: str, *, kinds: Iterable[str] = ()) -> Factory | None:
+    """Find what a name stands for; None for a name of another kind. See ``from_module``."""
     if match := FILE.fullmatch(name):
         return from_file(match[1], match[2] or "")
     if match := MODULE.fullmatch(name):
-        return from_module(match[1], match[2])
+        return from_module(match[1], match[2], kinds=kinds)
     return None
 
 
-def code_digest(name: str) -> str:
+def code_digest(name: str, *, kinds: Iterable[str] = ()) -> str:
     """SHA-256 of the file that a name means, not of what that imports; empty for other names.
 
     A file that is named is not run for it. Of a module it is the file that defines what is named,
@@ -100,7 +102,7 @@ def code_digest(name: str) -> str:
     """
     if match := FILE.fullmatch(name):
         return _digest(need_file(match[1]))
-    factory = find_factory(name)
+    factory = find_factory(name, kinds=kinds)
     return "" if factory is None or factory.file is None else _digest(Path(factory.file))
 
 
@@ -127,18 +129,28 @@ def run_file(file: str) -> ModuleType:
     return module
 
 
-def from_module(name: str, factory: str) -> Factory:
-    """Import a module, also from the current folder, and look into it."""
+def from_module(name: str, factory: str, *, kinds: Iterable[str] = ()) -> Factory:
+    """Import a module, also from the current folder, and look into it.
+
+    ``kinds`` are the other forms of names that have a colon, to be told where there is no module.
+    """
     _look_in(Path.cwd())
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise ValueError(
-                f"no module is called {error.name!r}; install it, or change to the folder it is in"
+                f"no module is called {error.name!r}{_other_kinds(name, kinds)}; install it, or "
+                "change to the folder it is in"
             ) from error
         raise _blame(name, error, None) from error
     return _factory(name, module, factory)
+
+
+def _other_kinds(name: str, kinds: Iterable[str]) -> str:
+    """Who forgot a letter of ``timm:NAME`` means no module; one with a dot is meant."""
+    known = [] if "." in name else [form for form in kinds if _HAS_PREFIX.match(form)]
+    return f", and no other kind of name begins so (there are {', '.join(known)})" if known else ""
 
 
 def need_file(name: str) -> Path:

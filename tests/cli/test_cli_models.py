@@ -259,6 +259,8 @@ class TestPreprocessing:
             (["--mean", "0.5"], "mean and std belong together"),
             (["--mean", "a", "--std", "1"], "--mean 'a' is not understood; write a number for"),
             (["--mean", "1/0", "--std", "1"], "--mean '1/0' is not understood"),
+            (["--layout", "channel-last"], "'channel-last'; give channels-first or channels-last"),
+            (["--channels", "rbg"], "channels is 'rbg'; give rgb or bgr"),
             (["--precision", "float16"], "computed as its file says, and not in float16"),
             (["--mean", "0,0", "--std", "1,1"], "mean and std are of 2 channels"),
             (["--preprocess", "gone.json"], "gone.json: no such file"),

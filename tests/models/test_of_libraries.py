@@ -200,5 +200,5 @@ def test_sizes_that_nobody_means_are_refused(name: str) -> None:
 
 
 def test_what_is_enlarged_is_known_by_name_and_no_own_code() -> None:
-    with pytest.raises(ValueError, match=r"no network is called 'own\.py:make'"):
+    with pytest.raises(ValueError, match=r"and not 'own\.py:make'; .*Enlarged\(network, 8\)"):
         build("enlarged8:own.py:make", classes=3, channels=3)

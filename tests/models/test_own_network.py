@@ -136,7 +136,8 @@ def test_code_that_lies_beside_a_run_is_not_run(
         ("own.py:function", "own.py:function gives a function, which has no weights to train"),
         ("own.py", "own.py needs a factory; choose from own.py:Net, own.py:make"),
         ("nowhere.py:make", "nowhere.py: no such file"),
-        ("no.such:make", "no module is called 'no'"),
+        ("no.such:make", "no module is called 'no'; install it"),
+        ("hf:foo", "no module is called 'hf', and no other kind of name begins so (there are enl"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_a_folder_is_made(

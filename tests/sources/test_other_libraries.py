@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import re
 import sys
+import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +61,7 @@ class TestTimmOffline:
     def _fake(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def create_model(name: str, *, pretrained: bool) -> nn.Module:
             if name == "unreachable":
+                logging.getLogger("huggingface_hub").warning("trying again")
                 raise OSError("no route\nto host")
             network = nn.Flatten()
             sizes = {"input_size": (3, 224, 224), "crop_pct": 0.875}
@@ -101,6 +104,11 @@ class TestTimmOffline:
             load_model("timm:")
         with pytest.raises(ValueError, match="could not load unreachable: no route to host; give"):
             load_model("timm:unreachable")
+
+    def test_the_hub_does_not_tell_of_each_try(self, caplog: pytest.LogCaptureFixture) -> None:
+        with pytest.raises(ValueError, match="no route"):
+            load_model("timm:unreachable")
+        assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -421,9 +429,13 @@ class TestWeightFiles:
         torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")
         (tmp_path / "bad.safetensors").write_bytes(b"no weights")
         torch.save([1, 2], tmp_path / "list.pt")
+        with zipfile.ZipFile(tmp_path / "script.pt", "w") as archive:
+            archive.writestr("script/constants.pkl", b"")
+            archive.writestr("script/code/model.py", b"")
         for name, said in [
             ("whole.pt", "cannot be read as weights"),
             ("bad.safetensors", "cannot be read as weights"),
+            ("script.pt", r"is a model of torch\.jit, and not weights alone; save these, by torch"),
             ("list.pt", "holds no weights by name"),
             ("gone.pt", "no such file"),
         ]:

@@ -55,6 +55,7 @@ def write_onnx(
     folder: Path,
     *,
     batch: int | str = "batch",
+    image: tuple[int | str, ...] = LAYER_SHAPE,
     element: int = TensorProto.FLOAT,
     extra_input: bool = False,
     labels: bool = False,
@@ -64,7 +65,7 @@ def write_onnx(
         helper.make_node("Flatten", ["real"], ["flat"]),
         helper.make_node("MatMul", ["flat", "w"], ["y"]),
     ]
-    inputs = [helper.make_tensor_value_info("x", element, [batch, *LAYER_SHAPE])]
+    inputs = [helper.make_tensor_value_info("x", element, [batch, *image])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 3])]
     if extra_input:
         inputs.append(helper.make_tensor_value_info("mask", TensorProto.FLOAT, [1]))
@@ -184,6 +185,10 @@ class TestNames:
         assert all(form in str(caught.value) for form in model_names())
         assert set(model_names()) >= {"FILE.onnx", "FILE.pt2", "FILE.py:FACTORY", "timm:NAME"}
 
+    def test_a_misspelt_kind_is_no_missing_module(self):
+        with pytest.raises(ValueError, match=r"called 'tim', and no other kind .* timm:NAME, tor"):
+            load_model("tim:resnet18")
+
     @pytest.mark.parametrize("suffix", ["pt", "pth", "ckpt", "safetensors"])
     def test_weights_alone_are_no_model(self, tmp_path, suffix):
         torch.save(linear().state_dict(), tmp_path / f"net.{suffix}")
@@ -263,6 +268,24 @@ class TestOnnx:
         expected = np.moveaxis(images.numpy(), 1, 3) if last else images.numpy()
         assert np.array_equal(found.model()(images).numpy(), expected.reshape(2, -1))
 
+    def test_other_channels_are_not_resized(self, tmp_path):
+        model = load_model(write_onnx(tmp_path))
+        with pytest.raises(
+            ValueError, match=r"these are 1 x 4 x 5; the number of channels differs"
+        ):
+            model(torch.zeros(1, 1, 4, 5))
+
+    def test_what_the_runtime_refuses_is_told_once_with_the_layout(self, tmp_path, capfd):
+        saved = write_onnx(tmp_path, image=("c", "h", "w"))
+        with pytest.raises(ValueError, match=r"not take images of 3 x 5 x 5: .*--resize") as caught:
+            load_model(saved)(torch.zeros(1, 3, 5, 5))
+        assert str(caught.value).endswith("if it takes channels last, give --layout channels-last")
+        with pytest.raises(
+            ValueError, match=r"of 5 x 5 x 3: .* channels first, leave out --layout"
+        ):
+            load_model(saved, preprocess={"layout": "channels-last"})(torch.zeros(1, 3, 5, 5))
+        assert capfd.readouterr().err == ""
+
     def test_damaged_and_missing_files(self, tmp_path):
         (tmp_path / "bad.onnx").write_bytes(b"no graph")
         with pytest.raises(ValueError, match=r"bad\.onnx cannot be read as an ONNX model"):
@@ -340,6 +363,13 @@ def write_torchscript(folder: Path, model: nn.Module, how: str, name: str = "mod
     return str(folder / name)
 
 
+class Picky(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[2] != 7:
+            raise ValueError("no such images")
+        return images.flatten(1)
+
+
 class TestTorchScript:
     @pytest.mark.parametrize("how", ["script", "trace", "freeze"])
     def test_it_gives_what_was_saved_for_any_number_of_images(self, tmp_path, how):
@@ -361,6 +391,26 @@ class TestTorchScript:
         here, there = (evaluate(each, data, attacks=["s-pgd"]) for each in (linear(), model))
         expected, found = here.attacks["s-pgd"].worst_pose, there.attacks["s-pgd"].worst_pose
         torch.testing.assert_close(found.values, expected.values)
+
+    @pytest.mark.parametrize("how", ["script", "trace", "freeze"])
+    def test_images_that_it_does_not_take_are_explained_in_a_line(self, tmp_path, how):
+        model = load_model(write_torchscript(tmp_path, linear(), how))
+        with pytest.raises(
+            RuntimeError,
+            match=r"^the model does not take images of 3 x 5 x 5: mat1 and mat2 shapes [^\n;]*; "
+            r"bring .* --resize and --center-crop, or, .* --layout channels-last$",
+        ):
+            model(torch.zeros(1, 3, 5, 5))
+
+    def test_what_its_code_raises_is_told_without_the_traceback(self, tmp_path):
+        model = load_model(write_torchscript(tmp_path, Picky(), "script"))
+        with pytest.raises(RuntimeError, match=r"images of 3 x 4 x 5: no such images; bring"):
+            model(pictures(2))
+
+    def test_half_precision_is_asked_in_its_own(self, tmp_path):
+        model = load_model(write_torchscript(tmp_path, linear().bfloat16(), "script"))
+        data = pictures(2), torch.zeros(2, dtype=torch.long)
+        assert evaluate(model, data, attacks=["rnd"]).attacks["rnd"].accuracy >= 0
 
     def test_a_missing_or_damaged_file_is_explained_in_a_line(self, tmp_path):
         with pytest.raises(ValueError, match=r"none\.pt: no such file; give the path"):

@@ -71,7 +71,7 @@ _Folder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")]
 
 
 def _one_of(words: object) -> object:
-    """For help, which else would offer None too."""
+    """For help. ``Preprocess`` checks the words: the parser would offer None too."""
     return arg(metavar=f"{{{','.join(get_args(words))}}}", help_behavior_hint="")
 
 
@@ -149,9 +149,9 @@ class Evaluate:
     for all channels, as in 127/255; this and the next go before --preprocess."""
     std: _Numbers = None
     """What it wants them divided by then."""
-    layout: Annotated[Layout | None, _one_of(Layout)] = None
+    layout: Annotated[str | None, _one_of(Layout)] = None
     """Whether it takes N x C x H x W or N x H x W x C; the shape of an ONNX file tells, too."""
-    channels: Annotated[Channels | None, _one_of(Channels)] = None
+    channels: Annotated[str | None, _one_of(Channels)] = None
     """Whether it takes red first, as most do, or blue first; --mean and --std are red first."""
     offset: _Number = None
     """Leave out the first N outputs: 1 of 1001 that begin with a background class."""

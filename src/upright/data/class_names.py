@@ -137,6 +137,8 @@ def _of_json(content: Any) -> list[str]:
         content = content.get("id2label", content)
     if isinstance(content, Mapping):
         numbered = {int(number): name for number, name in content.items()}
+        if missing := set(range(len(numbered))) - numbered.keys():
+            raise ValueError(f"no {min(missing)}: they are numbered from 0, without gaps")
         content = [numbered[number] for number in range(len(numbered))]
     # Some give the WordNet id and a word of each.
     return [name if isinstance(name, str) else ", ".join(name) for name in content]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.registry import build_network, network
+from upright.models.registry import build_network, is_network, network
 
 __all__ = ["Enlarged", "enlarged"]
 
@@ -43,4 +43,10 @@ def enlarged(side: str | int, name: str, *, classes: int = 10, channels: int = 3
     """Build a network by its name, for images that are smaller than it wants them."""
     if int(side) not in _SIDES:
         raise ValueError(f"images are enlarged to 1 to {_SIDES[-1]} pixels, not {side}")
+    if ":" in name and not is_network(name):
+        raise ValueError(
+            f"enlarged{side}: takes networks by name, of this package, timm:NAME or "
+            f"torchvision:NAME, and not {name!r}; let code of your own give "
+            f"upright.models.enlarged.Enlarged(network, {side}) itself"
+        )
     return Enlarged(build_network(name, classes=classes, channels=channels), int(side))

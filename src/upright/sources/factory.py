@@ -11,7 +11,7 @@ from torch import nn
 
 from upright.checks import Model
 from upright.factories import FILE, MODULE, Factory, from_file, from_module
-from upright.sources.registry import model_source
+from upright.sources.registry import model_names, model_source
 
 __all__ = ["load_from_file", "load_from_module"]
 
@@ -27,7 +27,7 @@ def load_from_file(file: str, factory: str | None, *, device: torch.device) -> M
 )
 def load_from_module(name: str, factory: str, *, device: torch.device) -> Model:
     """Import a module, also from the current folder, and call a function of it."""
-    return _model(from_module(name, factory), device)
+    return _model(from_module(name, factory, kinds=model_names()), device)
 
 
 def _model(factory: Factory, device: torch.device) -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import warnings
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from upright.factories import need_library
 from upright.logits import logits_of
+from upright.sources.hub import quiet_hub
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
@@ -125,15 +125,14 @@ def _in_a_line(what: str, advice: str = "") -> Iterator[None]:
 @contextlib.contextmanager
 def _quiet(library: Any) -> Iterator[None]:
     """Without bars and advice, which are for who works with the library itself."""
-    own, hub = library.utils.logging, logging.getLogger("huggingface_hub")
-    level, bars, hub_level = own.get_verbosity(), own.is_progress_bar_enabled(), hub.level
+    own = library.utils.logging
+    level, bars = own.get_verbosity(), own.is_progress_bar_enabled()
     own.set_verbosity_error()
     own.disable_progress_bar()
-    hub.setLevel(logging.ERROR)  # which else tells each time that it tries again
     try:
-        yield
+        with quiet_hub():
+            yield
     finally:
         own.set_verbosity(level)
-        hub.setLevel(hub_level)
         if bars:
             own.enable_progress_bar()

@@ -18,7 +18,8 @@ from upright.identity import FromFile, file_digest
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
-from upright.sources.sized import Sized
+from upright.sources.sized import Sized, not_taken
+from upright.tiles import is_out_of_memory
 
 __all__ = ["OnnxModel", "load_onnx"]
 
@@ -53,13 +54,22 @@ class OnnxModel:
                 f"{path} cannot be read as an ONNX model: {text}; export it again, and load only "
                 "files that you trust, since they are programs"
             ) from error
+        self._quiet = runtime.RunOptions()
+        self._quiet.log_severity_level = 4  # what goes wrong with images is raised, too
         self._input = _only(path, "input", self._session.get_inputs())
         self._output = _only(path, "output", self._session.get_outputs())
         self.shape: list[int | str | None] = self._input.shape
 
     def __call__(self, images: Tensor) -> Tensor:
         feed = {self._input.name: images.detach().float().cpu().contiguous().numpy()}
-        (logits,) = self._session.run([self._output.name], feed)
+        try:
+            (logits,) = self._session.run([self._output.name], feed, self._quiet)
+        # The runtime's errors have no base class of their own.
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            why = str(error).rpartition("Status Message: ")[2]
+            raise ValueError(not_taken(images, why)) from error
         return torch.from_numpy(logits).to(images.device)
 
 

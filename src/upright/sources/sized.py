@@ -11,7 +11,7 @@ from torch import Tensor
 from upright.checks import Model
 from upright.logits import ask
 
-__all__ = ["Sized"]
+__all__ = ["Sized", "not_taken"]
 
 _AXES = ("channels", "height", "width")
 
@@ -64,11 +64,28 @@ class Sized:
             return "leave out --layout: it takes channels first"
         if self._fits(images.movedim(1, 3)):
             return "give --layout channels-last"
+        place = 2 if self.channels_last else 0
+        if self.image[place] not in (None, images.shape[1:][place]):
+            return (
+                "the number of channels differs, of which --channels only tells the order: give "
+                "such images, or export a model that makes them of these"
+            )
         return "resize the images, or export the model for this size"
 
     def _fits(self, images: Tensor) -> bool:
         pairs = zip(self.image, images.shape[1:], strict=True)
         return all(wanted in (None, size) for wanted, size in pairs)
+
+
+def not_taken(images: Tensor, why: str) -> str:
+    """Say that a model does not take images, and what these may need, where it cannot be known."""
+    first = images.shape[1] <= 4
+    layout = "give --layout channels-last" if first else "leave out --layout"
+    return (
+        f"the model does not take images of {_times(images.shape[1:])}: {' '.join(why.split())}; "
+        "bring those of a folder to its size by --resize and --center-crop, or, if it takes "
+        f"channels {'last' if first else 'first'}, {layout}"
+    )
 
 
 def _times(sizes: tuple[int | None, ...] | torch.Size) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from upright.models.of_libraries import need_timm
+from upright.sources.hub import quiet_hub
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source
@@ -32,10 +33,11 @@ def load_timm(name: str, file: str | None, *, device: torch.device) -> Pretraine
 
 def _published(timm: Any, name: str) -> Any:
     try:
-        return timm.create_model(name, pretrained=True)
+        with quiet_hub():
+            return timm.create_model(name, pretrained=True)
     # Weights come over the network: what that raises depends on who serves them.
     except Exception as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).removesuffix(".")
         raise ValueError(
             f"timm could not load {name}: {text}; give weights of your own as timm:{name}@FILE"
         ) from error

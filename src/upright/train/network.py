@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from upright.data import LabelledImages
 from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
 from upright.logits import ask
-from upright.models import build_network, is_network
+from upright.models import build_network, is_network, network_forms
 from upright.train.recipe import Recipe
 from upright.window import Window
 
@@ -61,12 +61,12 @@ def is_brought(model: str) -> bool:
 
 def own_code_digest(model: str) -> str:
     """SHA-256 of the file of a network that is the user's own; empty for others."""
-    return code_digest(model) if is_own_code(model) else ""
+    return code_digest(model, kinds=network_forms()) if is_own_code(model) else ""
 
 
 def build(model: str, *, classes: int, channels: int) -> nn.Module:
     """Build a recipe's network, with fresh weights."""
-    factory = find_factory(model) if is_own_code(model) else None
+    factory = find_factory(model, kinds=network_forms()) if is_own_code(model) else None
     if factory is None:
         return build_network(model, classes=classes, channels=channels)
     if isinstance(factory.value, nn.Module):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import zipfile
 from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from textwrap import shorten
 from typing import Any
 
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 
 from upright.factories import need_file
 
-__all__ = ["load_weights", "read_weights", "weights_digest"]
+__all__ = ["is_torchscript", "load_weights", "read_weights", "weights_digest"]
 
 _NOT_READ = re.compile(r"Unsupported global: GLOBAL (\S+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -27,6 +29,11 @@ def read_weights(name: str) -> dict[str, Tensor]:
     Of a checkpoint it is what is called ``state_dict``, ``model`` or ``model_state_dict``.
     """
     path = need_file(name)
+    if is_torchscript(path):
+        raise ValueError(
+            f"{path} is a model of torch.jit, and not weights alone; save these, by "
+            f"torch.save(torch.jit.load({path.name!r}).state_dict(), FILE)"
+        )
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -46,6 +53,16 @@ def read_weights(name: str) -> dict[str, Tensor]:
         raise ValueError(f"{path} holds no weights by name; save the state_dict() of the network")
     # As DistributedDataParallel calls them.
     return {str(key).removeprefix("module."): value for key, value in found.items()}
+
+
+def is_torchscript(path: Path) -> bool:
+    """Whether it is an archive of TorchScript: pickles of weights have no code beside them."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [PurePosixPath(name).parts[1:] for name in archive.namelist()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
+    return ("constants.pkl",) in inside and any(parts[:1] == ("code",) for parts in inside)
 
 
 def _why(error: Exception) -> str:
