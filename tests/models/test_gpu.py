@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpu_steps import noise, plain_and_recorded
 from upright import Pose, evaluate, warp, warp_all
 from upright.data import LabelledImages
 from upright.evaluation import Oracle
@@ -51,13 +52,6 @@ def trained_like(depth: int = 14) -> ResNet:
             module.running_var.uniform_(0.5, 1.5)
     assert isinstance(model, ResNet)
     return model.eval()
-
-
-def digits(count: int = 512) -> LabelledImages:
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    labels = torch.randint(10, (count,), generator=generator)
-    return LabelledImages(images, labels, tuple("0123456789"))
 
 
 @pytest.mark.parametrize("size", [(32, 32), (17, 30)])
@@ -231,7 +225,7 @@ def test_gradient_of_poses_on_the_gpu_is_that_on_the_cpu() -> None:
 def test_rows_taken_by_a_kernel_are_those_taken_by_tensor_operations(
     objective: str, flips: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, data = Recipe(objective=objective, flips=flips), digits()
+    recipe, data = Recipe(objective=objective, flips=flips), noise()
     data = LabelledImages(data.images.to(CUDA), data.labels.to(CUDA), data.classes)
     rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:64].to(CUDA)
 
@@ -270,11 +264,7 @@ def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:
 )
 def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
     recipe = Recipe(objective=objective, model="resnet8", steps=100, learning_rate=0.01)
-    plain = Learner(recipe, digits(), CUDA, PLAIN)
-    graph = Learner(recipe, digits(), CUDA, Speed(compile=False, kernels=False))
-    for step in range(5):
-        plain.step(step)
-        graph.step(step)
+    plain, graph = plain_and_recorded(recipe)
     expected, found = plain.means(), graph.means()
     assert found.keys() == expected.keys()
     assert found["total"] == pytest.approx(expected["total"], rel=1e-3)
@@ -287,11 +277,7 @@ def test_a_search_of_several_rounds_is_recorded() -> None:
     """On images of noise its later rounds turn rounding into other poses, so weights may differ."""
     objective = "KL(rob, refine-40+rnd)"
     recipe = Recipe(objective=objective, model="resnet8", steps=100, learning_rate=0.01)
-    plain = Learner(recipe, digits(), CUDA, PLAIN)
-    graph = Learner(recipe, digits(), CUDA, Speed(compile=False, kernels=False))
-    for step in range(5):
-        plain.step(step)
-        graph.step(step)
+    plain, graph = plain_and_recorded(recipe)
     assert graph.speed.graph
     assert graph.means()["total"] == pytest.approx(plain.means()["total"], rel=5e-3)
 
@@ -314,7 +300,7 @@ def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str)
             momentum=0.0,
             weight_decay=0.0,
         )
-        learner = Learner(recipe, digits(), CUDA, speed)
+        learner = Learner(recipe, noise(), CUDA, speed)
         before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
         learner.step(0)
         torch.cuda.synchronize()  # it works on a stream of its own
@@ -332,10 +318,10 @@ def test_losses_and_gradients_agree_within_the_error_of_bfloat16(objective: str)
 def test_run_continues_on_the_other_path_from_the_same_state(first: Speed) -> None:
     recipe = Recipe(objective="KL(rob, Wo-2)", model="resnet8", steps=6, precision="bfloat16")
     other = PLAIN if first != PLAIN else Speed(compile=False)
-    unbroken, begun = (Learner(recipe, digits(), CUDA, speed) for speed in (PLAIN, first))
+    unbroken, begun = (Learner(recipe, noise(), CUDA, speed) for speed in (PLAIN, first))
     for step in range(3):
         begun.step(step)
-    continued = Learner(recipe, digits(), CUDA, other)
+    continued = Learner(recipe, noise(), CUDA, other)
     continued.restore({name: tensor.clone() for name, tensor in begun.state().items()})
     for step in range(3, 6):
         continued.step(step)
@@ -352,12 +338,12 @@ def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path, precision:
     ]
     speed = Speed(compile=False)
     alone = [
-        train(recipe, tmp_path / f"alone{recipe.seed}", data=digits(), device=CUDA, speed=speed)
+        train(recipe, tmp_path / f"alone{recipe.seed}", data=noise(), device=CUDA, speed=speed)
         for recipe in recipes
     ]
     together = train_together(
         {tmp_path / f"both{recipe.seed}": recipe for recipe in recipes},
-        data=digits(),
+        data=noise(),
         device=CUDA,
         speed=speed,
     )
@@ -373,7 +359,7 @@ def test_runs_side_by_side_give_what_each_gives_alone(tmp_path: Path, precision:
 
 def test_objective_that_cannot_be_recorded_goes_on_without_and_says_so() -> None:
     recipe = Recipe(objective="AT(rob, grid-3x3x3)", model="resnet8", steps=9)
-    learner = Learner(recipe, digits(), CUDA, Speed(compile=False))
+    learner = Learner(recipe, noise(), CUDA, Speed(compile=False))
     with pytest.warns(SlowPath, match="no CUDA graph"):
         learner.step(0)
     learner.step(1)
@@ -381,7 +367,7 @@ def test_objective_that_cannot_be_recorded_goes_on_without_and_says_so() -> None
 
 
 def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:
-    model, data = trained_like(), digits(256)
+    model, data = trained_like(), noise(256)
     few = (data.images, data.labels)
     exact = evaluate(model, few, attacks=["grid-3x3x5"], device=CUDA)
     fast = evaluate(FusedResNet(model).freeze(), few, attacks=["grid-3x3x5"], device=CUDA)
@@ -390,7 +376,7 @@ def test_fused_network_finds_the_fooled_images_of_the_exact_one() -> None:
 
 
 def test_an_oracle_is_evaluated_where_its_images_are() -> None:
-    network, data = build_network("convnet").to(CUDA).eval(), digits(16)
+    network, data = build_network("convnet").to(CUDA).eval(), noise(16)
     oracle = Oracle(lambda moved: Pose.zeros(len(moved), device=moved.device), network).eval()
     found = evaluate(oracle, (data.images, data.labels), attacks=["grid-2x2x2"], device=CUDA)
     plain = evaluate(network, (data.images, data.labels), attacks=["grid-2x2x2"], device=CUDA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from upright.data import LabelledImages
+from gpu_steps import noise, plain_and_recorded
 from upright.models import build_network
 from upright.models.group_conv import P4M, GroupConv
 from upright.train import PLAIN, Recipe, Speed
@@ -18,21 +18,10 @@ CUDA = torch.device("cuda")
 NAME = "gresnet8x0.3-pool"
 
 
-def pictures(count: int = 512) -> LabelledImages:
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    labels = torch.randint(10, (count,), generator=generator)
-    return LabelledImages(images, labels, tuple("0123456789"))
-
-
 @pytest.mark.parametrize("objective", ["std*", "KL(rob, Wo-4)"])
 def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
     recipe = Recipe(objective=objective, model=NAME, steps=100, learning_rate=0.01)
-    plain = Learner(recipe, pictures(), CUDA, PLAIN)
-    graph = Learner(recipe, pictures(), CUDA, Speed(compile=False, kernels=False))
-    for step in range(5):
-        plain.step(step)
-        graph.step(step)
+    plain, graph = plain_and_recorded(recipe)
     assert graph.speed.graph
     assert graph.means()["total"] == pytest.approx(plain.means()["total"], rel=1e-3)
     for name, tensor in plain.state().items():
@@ -42,7 +31,7 @@ def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
 @pytest.mark.parametrize("speed", [Speed(), Speed(compile=False)])
 def test_what_was_evaluated_between_replays_is_not_stale(speed: Speed) -> None:
     recipe = Recipe(objective="KL(rob, Wo-2)", model=NAME, steps=100, precision="bfloat16")
-    learner = Learner(recipe, pictures(), CUDA, speed)
+    learner = Learner(recipe, noise(), CUDA, speed)
     images = torch.rand(8, 3, 32, 32, device=CUDA)
     for step in range(6):
         learner.step(step)
@@ -65,7 +54,7 @@ def test_loss_and_gradient_of_the_engine_agree_within_the_error_of_bfloat16() ->
             momentum=0.0,
             weight_decay=0.0,
         )
-        learner = Learner(recipe, pictures(), CUDA, speed)
+        learner = Learner(recipe, noise(), CUDA, speed)
         before = torch.cat([p.detach().flatten().clone() for p in learner.model.parameters()])
         learner.step(0)
         torch.cuda.synchronize()  # it works on a stream of its own

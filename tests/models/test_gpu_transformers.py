@@ -7,22 +7,15 @@ import warnings
 import pytest
 import torch
 
-from upright.data import LabelledImages
+from gpu_steps import noise
 from upright.train import PLAIN, Recipe, SlowPath, Speed
 from upright.train.learner import Learner
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 
-def digits(count: int = 256) -> LabelledImages:
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    labels = torch.randint(10, (count,), generator=generator)
-    return LabelledImages(images, labels, tuple("0123456789"))
-
-
 def steps(recipe: Recipe, speed: Speed) -> dict[str, float]:
-    learner = Learner(recipe, digits(), torch.device("cuda"), speed)
+    learner = Learner(recipe, noise(256), torch.device("cuda"), speed)
     for step in range(5):
         learner.step(step)
     return learner.means()
