@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from gpu_networks import operations, random_data
 from hardest_tables import table
 
 from upright.records import Record
+from upright.report.compare import estimate
+from upright.report.model import Estimate
 from upright.train import Recipe
 
 HEAD = ("change", "natural", "grid-775", "more", "seeds", "GFLOP")
 METRIC = "grid-775"
-
-
-@dataclass(frozen=True)
-class Mean:
-    """One recipe over its seeds; accuracies are fractions."""
-
-    natural: float
-    worst: float
-    seeds: int
-    operations: float
-    """Of a training step, for each image of its batch."""
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        shares = (f"{100 * share:.2f}" for share in (self.natural, self.worst))
-        return (*shares, "", str(self.seeds), f"{self.operations / 1e9:.2f}")
 
 
 def changes(records: Iterable[Record], differences: Callable[[Recipe], Iterator[str]]) -> str:
@@ -47,19 +32,34 @@ def changes(records: Iterable[Record], differences: Callable[[Recipe], Iterator[
         return "Nothing was measured yet."
     counts = Counter(word for words in by_words for word in words)
     common = [word for word, count in counts.items() if 2 * count > len(by_words)]
-    rows = {
-        ", ".join(word for word in words if word not in common): _mean(its)
+    named = {
+        ", ".join(word for word in words if word not in common): its
         for words, its in by_words.items()
     }
-    base = rows.pop("")
-    lines = [("none", *base.cells), *_lines(rows, base)]
+    base = named.pop("")
+    least = _worst(base)
+    ordered = sorted(named.items(), key=lambda row: -_worst(row[1]))
+    lines = [_line("none", base, "")]
+    lines += [_line(name, its, f"{100 * (_worst(its) - least):+.2f}") for name, its in ordered]
     return f"{table(HEAD, lines, text=1, numbers=5)}\n\nApart from that: {', '.join(common)}."
 
 
-def _lines(rows: Mapping[str, Mean], base: Mean) -> Iterator[tuple[str, ...]]:
-    for change, mean in sorted(rows.items(), key=lambda row: -row[1].worst):
-        natural, worst, _, *rest = mean.cells
-        yield change, natural, worst, f"{100 * (mean.worst - base.worst):+.2f}", *rest
+def _line(change: str, records: Sequence[Record], more: str) -> tuple[str, ...]:
+    """One recipe over its seeds."""
+    natural, worst = _mean(records, "nat"), _mean(records, METRIC)
+    shares = (f"{100 * each.mean:.2f}" for each in (natural, worst))
+    operations = _operations(Recipe.from_json(records[0].recipe))
+    return change, *shares, more, str(worst.n), f"{operations / 1e9:.2f}"
+
+
+def _worst(records: Sequence[Record]) -> float:
+    return _mean(records, METRIC).mean
+
+
+def _mean(records: Sequence[Record], metric: str) -> Estimate:
+    found = estimate(records, metric)
+    assert found is not None  # by what is let into the table
+    return found
 
 
 def _words(record: Record, differences: Callable[[Recipe], Iterator[str]]) -> tuple[str, ...]:
@@ -67,19 +67,8 @@ def _words(record: Record, differences: Callable[[Recipe], Iterator[str]]) -> tu
     return (f"`{recipe.objective}`", f"`{recipe.model}`", *differences(recipe))
 
 
-def _mean(records: Sequence[Record]) -> Mean:
-    """Each seed counts once, by its newest record."""
-    newest = {each.seed: each for each in sorted(records, key=lambda each: each.finished)}.values()
-    return Mean(
-        fmean(each.measured["nat"] for each in newest),
-        fmean(each.measured[METRIC] for each in newest),
-        len(newest),
-        _operations(Recipe.from_json(records[0].recipe)),
-    )
-
-
 def _operations(recipe: Recipe) -> float:
-    """Count them in a step of two images; a multiplication and a sum are two."""
+    """Count those of a training step for each image; a multiplication and a sum are two."""
     few = replace(recipe, batch=2, held_out=False, precision="float32")
     cpu = torch.device("cpu")
     return operations(few, random_data(8, 32, cpu), cpu) / few.batch

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from gpu_networks import TFLOPS
-from timing import interleave, machine, print_table, write_json
+from timing import in_a_row, interleave, machine, print_table, write_json
 from torch import Tensor
 
 WIDTHS = {32: (88, 96, 128), 16: (184, 192, 256), 8: (360, 384)}
@@ -56,21 +56,15 @@ def measure(size: int, images: int, channels: int, options: argparse.Namespace) 
             gradient, features, weight, None, one, one, one, False, none, 1, wanted
         )
 
-    def often(work: Callable[[], object]) -> Callable[[], None]:
-        def run() -> None:
-            for _ in range(options.repeats):
-                work()
-
-        return run
-
-    parts = {
-        "forward": often(lambda: F.conv2d(features, weight, padding=1)),
-        "by_input": often(lambda: backward(True, False, False)),
-        "by_weight": often(lambda: backward(False, True, False)),
+    parts: dict[str, Callable[[], object]] = {
+        "forward": lambda: F.conv2d(features, weight, padding=1),
+        "by_input": lambda: backward(True, False, False),
+        "by_weight": lambda: backward(False, True, False),
     }
-    for part in parts.values():
-        part()
-    timings = interleave(3, parts)
+    jobs = {name: in_a_row(part, options.repeats) for name, part in parts.items()}
+    for job in jobs.values():
+        job()
+    timings = interleave(3, jobs)
     taken = {name: 1e6 * timings.median(name) / options.repeats for name in parts}
     operations = 2 * images * size**2 * channels**2 * 9
     return Layer(size, images, channels, operations / TFLOPS / 1e6, **taken)

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from photograph_networks import Tiny, efficientnet_lite0, resnet50, vit_b16
-from timing import Counted, interleave, machine, print_table, seconds_of, write_json
+from timing import Counted, in_a_row, interleave, machine, print_table, seconds_of, write_json
 from torch import Tensor, nn
 
 from upright import RegularizedLoss, Space, evaluate, parse_attack
@@ -203,14 +203,7 @@ def step_cost(name: str, network: nn.Module, options: argparse.Namespace, side: 
             value = F.cross_entropy(network(trained).float(), labels.repeat(2))
         update(value)
 
-    def in_a_row(step: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            for _ in range(STEPS):
-                step()
-
-        return run
-
-    jobs = {"ours": in_a_row(ours), "by hand": in_a_row(by_hand)}
+    jobs = {"ours": in_a_row(ours, STEPS), "by hand": in_a_row(by_hand, STEPS)}
     for job in jobs.values():
         job()
     timings = interleave(2 * options.rounds, jobs)

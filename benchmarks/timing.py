@@ -15,7 +15,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-__all__ = ["Counted", "Timings", "interleave", "machine", "print_table", "seconds_of", "write_json"]
+__all__ = [
+    "Counted",
+    "Timings",
+    "in_a_row",
+    "interleave",
+    "machine",
+    "print_table",
+    "seconds_of",
+    "write_json",
+]
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,16 @@ def interleave(repeats: int, jobs: Mapping[str, Callable[[], object]]) -> Timing
         for name in list(jobs)[:: 1 if repeat % 2 == 0 else -1]:
             seconds[name].append(seconds_of(jobs[name]))
     return Timings(seconds)
+
+
+def in_a_row(job: Callable[[], object], times: int) -> Callable[[], None]:
+    """Make one job of a job that is run so many times, without a wait between."""
+
+    def run() -> None:
+        for _ in range(times):
+            job()
+
+    return run
 
 
 class Counted(nn.Module):

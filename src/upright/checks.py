@@ -10,6 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence, Set
+from pathlib import Path
 from typing import SupportsIndex
 
 import torch
@@ -41,6 +42,7 @@ __all__ = [
     "warn_if_probabilities",
     "warn_if_random",
     "warn_if_training",
+    "warn_that_export_trains",
     "warn_that_poses_start_anew",
     "warn_that_transparent_is_white",
 ]
@@ -305,6 +307,14 @@ def warn_if_random(first: Tensor, second: Tensor) -> None:
             "the model answers differently when asked twice, so its worst case depends on chance; "
             "switch off dropout and sampling"
         )
+
+
+def warn_that_export_trains(path: Path) -> None:
+    """Warn of a saved program that does as in training, and cannot be told otherwise."""
+    _warn(
+        f"{path} was exported in training mode: its norms or dropouts look at each batch; "
+        "export model.eval()"
+    )
 
 
 def warn_that_poses_start_anew(reason: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
-from upright.checks import SuspiciousInput
+from upright.checks import warn_that_export_trains
 from upright.factories import need_file
 from upright.identity import FromFile, file_digest
 from upright.sources.preprocess import Preprocess
@@ -31,12 +30,7 @@ def load_exported(name: str, *, device: torch.device) -> Pretrained:
     program = move_to_device_pass(_read(path), device)
     example = _example_input(path, program)
     if _trains(program):
-        warnings.warn(
-            f"{path} was exported in training mode: its norms or dropouts look at each batch; "
-            "export model.eval()",
-            SuspiciousInput,
-            stacklevel=2,
-        )
+        warn_that_export_trains(path)
     module = program.module()
 
     # A function, not the module: that one says it is in training mode, whatever was exported.
