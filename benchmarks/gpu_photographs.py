@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, make in networks(tiny=options.tiny):
         if options.networks and name not in options.networks:
             continue
-        for way in WAYS:
+        for way in (way for way in WAYS if way.name in options.ways):
             network = way.network(make, options.device)
             for all_ in (True, False):
                 found = evaluation_cost(name, way, network, images, options, all_=all_)
@@ -309,6 +309,8 @@ def _options() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default="cuda")
     add("--networks", nargs="+", help="these alone, as the table calls them")
+    names = [way.name for way in WAYS]
+    add("--ways", nargs="*", choices=names, default=names, help="none: training steps alone")
     add("--images", type=int, default=64)
     add("--attack", default="grid-5x5x7", help="a grid, all poses of which are asked for")
     add("--batch-size", type=int, help="as the evaluation chooses, unless told")
