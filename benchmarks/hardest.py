@@ -255,7 +255,7 @@ def _draw(axes: Axes, image: Tensor, answer: str, confidence: float, colour: str
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     found = answers(options)
-    hardest(found, options.model, keep=options.keep).write(options.json)
+    hardest(found, options.name or options.model, keep=options.keep).write(options.json)
     if options.sheet is not None:
         buffer = io.BytesIO()
         sheet(found, shown(found, options.pictures)).savefig(buffer, format="png")
@@ -267,6 +267,7 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add = parser.add_argument
     add("--model", default="zoo:cifar10/l2-rob-wo10")
+    add("--name", help="what the model is called; else as it is asked for")
     add("--data", default="cifar10")
     add("--attack", default="grid-775", help="a grid: all images try the same poses")
     add("--images", type=int, help="the first so many test images; all without")

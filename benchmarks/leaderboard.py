@@ -57,6 +57,7 @@ WORDS = {
     "cosine": "learning rate along a cosine",
     "cutout": "cutout of {} px",
     "decay": "learning rate times {:g} again and again",
+    "flips": "images not mirrored",
     "held_out": "on nine tenths of the training images",
     "interpolation": "{} interpolation",
     "learning_rate": "learning rate {:g}",
