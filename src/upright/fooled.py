@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from upright.pose import Pose
@@ -162,7 +163,10 @@ class FooledPoses:
 
 def pack_bits(fooled: Tensor) -> Tensor:
     """Pack a bool tensor, images x poses, for ``FooledPoses``."""
-    return torch.from_numpy(np.packbits(fooled.cpu().numpy(), axis=1))
+    eights = F.pad(fooled, (0, -fooled.shape[1] % 8)).unflatten(1, (-1, 8))
+    values = 2 ** torch.arange(7, -1, -1, device=fooled.device)
+    packed: Tensor = (eights * values).sum(-1)
+    return packed.to(torch.uint8)
 
 
 def box_sizes(poses: Pose) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from upright.devices import sent
 from upright.pose import Pose
 
 __all__ = [
@@ -158,7 +159,7 @@ class Tiles:
     """What need not be asked again, if anything is remembered."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        pose = pose.to(self.device)  # once: a copy from the host waits
+        pose = pose.like(sent(pose.values, self.device))
         if pose.values.requires_grad and len(pose.shape) > 1:
             pose = pose.like(pose.values.expand(-1, self.count, -1))  # each image has its own slope
         tries = pose.like(pose.values.reshape(-1, *pose.values.shape[-2:]))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from upright.attacks.gradient import scored
+from upright.devices import sent
 from upright.pose import Pose
 from upright.registry import Registry
 from upright.space import Space
@@ -175,7 +176,7 @@ def pick_worst(poses: Pose, scores: Tensor) -> WorstCase:
     """Take the first candidate of highest score for each image, from scores of tries x images."""
     highest, best = scores.max(0, keepdim=True)
     columns = poses.values.shape[-1]
-    tried = poses.values.to(scores.device).expand(*scores.shape, columns)
+    tried = sent(poses.values, scores.device).expand(*scores.shape, columns)
     worst = tried.gather(0, best[..., None].expand(-1, -1, columns))[0]
     return WorstCase(poses.like(worst), highest[0], scores.numel())
 

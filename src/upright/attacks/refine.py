@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from upright.attacks.base import Rounds, RoundSearch, WorstCase, attack_name, pick_worst
+from upright.devices import sent
 from upright.pose import Pose
 from upright.space import Space
 from upright.uniform import uniform
@@ -105,7 +106,7 @@ class Ranges:
         return cls(space, wide, widths, limits, limits / widths)
 
     def to(self, device: torch.device) -> Ranges:
-        there = (tensor.to(device) for tensor in (self.widths, self.limits, self.ends))
+        there = (sent(tensor, device) for tensor in (self.widths, self.limits, self.ends))
         return Ranges(self.space, self.wide, *there)
 
     def poses(self, places: Tensor) -> Pose:
@@ -239,9 +240,9 @@ class Boxes(Rounds):
     def _move(self, device: torch.device) -> None:
         """Go on where scores are."""
         if self.places.device != device:
-            self.ranges, self.cover = self.ranges.to(device), self.cover.to(device)
-            self.places, self.sizes = self.places.to(device), self.sizes.to(device)
-            self.origins, self.divided = self.origins.to(device), self.divided.to(device)
+            self.ranges, self.cover = self.ranges.to(device), sent(self.cover, device)
+            self.places, self.sizes = sent(self.places, device), sent(self.sizes, device)
+            self.origins, self.divided = sent(self.origins, device), sent(self.divided, device)
 
     def _slopes_since(self, tried: int) -> Tensor:
         """How steep the score was on the step to each try from that one on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from upright import checks
 from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
+from upright.devices import pinned, sent
 from upright.evaluation.journal import Begun, Journal
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
@@ -68,10 +69,12 @@ class Examination:
     first: int = 0
     """The place of the first image, where they come in the order of the data."""
     time_limit: TimeLimit = field(default_factory=TimeLimit)
+    device: torch.device | None = None
+    """Where to compute; None for where the data are."""
     space: Space | None = None
     """With limits that fit the images, once there were any."""
 
-    def unfinished(self, source: Iterator[tuple[Chunk, Chunk]], ranks: Ranks) -> Iterator[Chunk]:
+    def unfinished(self, source: Iterator[Chunk], ranks: Ranks) -> Iterator[Chunk]:
         """Pass on the chunks still to be measured, of those that ``prepared`` gives.
 
         Of several ranks each gets the next one when it asks for it: none waits for a slower one.
@@ -80,9 +83,9 @@ class Examination:
         """
         known, claims = dict(self.kept.pieces), ranks.claims()
         mine, turn = -1, 0
-        for chunk, placed in source:
+        for chunk in source:
             if chunk.start == 0:
-                self._meet_model(placed)
+                self._meet_model(chunk)
             checks.check_labels(chunk.labels, len(chunk), self.classes)
             self._look_at_classes(chunk)
             piece = known.pop(chunk.start, None)
@@ -95,7 +98,7 @@ class Examination:
                 mine = next(claims)
             if piece is None and turn == mine:
                 with self.time_limit.at_work():
-                    yield placed
+                    yield chunk
             else:
                 self.predictor.advance(len(chunk) * self.question.passes_per_image)
             turn += piece is None
@@ -105,10 +108,11 @@ class Examination:
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
         self.space = self.question.space_for(chunk.images)
-        self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(chunk.images))
+        images = sent(chunk.images[:_FIRST], self._device(chunk))
+        self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         still = self.question.space.zeros(1)
-        first = _on_canvas(chunk.images[:_FIRST], self.question)
+        first = _on_canvas(images, self.question)
         _check_identity(first, still, self.question)
         few = self.move(first, still)
         logits = self.predictor.peek(few)
@@ -144,21 +148,22 @@ class Examination:
     def _measure(self, chunk: Chunk, journal: Journal | None) -> Piece:
         """Measure one chunk under the zero pose and under each attack."""
         piece, began = Piece(len(chunk)), _now(journal)
-        space = self.question.space_for(chunk.images)
+        space, device = self.question.space_for(chunk.images), self._device(chunk)
         score = WorstLoss(
             self.predictor,
-            _on_canvas(chunk.images, self.question),
-            chunk.labels.long(),
+            _on_canvas(sent(chunk.images, device), self.question),
+            sent(chunk.labels, device).long(),
             self.move,
             partial(severity, top=self.question.top),
             None if self.question.only_accuracy else SeenClasses(),
             self._places(chunk),
             journal,
         )
-        natural = score(space.zeros(1, 1))[0]
-        piece.keep(
-            labels=chunk.labels, natural_fooled=is_fooled(natural), natural_loss=loss_of(natural)
-        )
+        still = space.zeros(1, 1)
+        (natural,) = values = score.ask(still)
+        piece.keep(natural_fooled=is_fooled(natural), natural_loss=loss_of(natural))
+        piece.keep(labels=chunk.labels)
+        score.check(still, values)
         for name, attack in self.question.attacks.items():
             began_attack, passes = _now(journal), self.predictor.passes
             generator = self._generator(attack, chunk)
@@ -166,10 +171,10 @@ class Examination:
                 poses = attack.candidates(space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst.guess(poses, space))
                 with_zero = self.question.include_identity or has_zero(poses)
-                fallen = is_fooled(natural) & with_zero
+                fallen = piece.arrays["natural_fooled"] & with_zero
                 piece.keep(**{f"{name}/fooled": ~survivors(score, poses, hardest, ~fallen)})
             elif self.question.only_accuracy and isinstance(attack, RoundSearch):
-                fallen = is_fooled(natural) & self.question.include_identity
+                fallen = piece.arrays["natural_fooled"] & self.question.include_identity
                 found = self._drive(piece, name, score, space, generator, ~fallen)
                 piece.keep(**{f"{name}/fooled": found.fooled | fallen})
             else:
@@ -182,15 +187,18 @@ class Examination:
     def _places(self, chunk: Chunk) -> Tensor:
         """Where images lie in the data."""
         here = torch.arange(chunk.start, chunk.start + len(chunk))
-        places = here + self.first if self.places is None else self.places[here]
-        return places.to(chunk.images.device)
+        return here + self.first if self.places is None else self.places[here]
+
+    def _device(self, chunk: Chunk) -> torch.device:
+        """Where a chunk is measured."""
+        return self.device or chunk.images.device
 
     def _generator(self, attack: Attack, chunk: Chunk) -> torch.Generator:
         """Give an attack's draws for a chunk: those of a run over all data, whatever is visited."""
         begin = partial(self.question.generator, attack)
         if self.places is None and not self.first:
             return begin(chunk.start)
-        size, places = chunk_size(chunk.images), self._places(chunk).cpu()
+        size, places = chunk_size(chunk.images), self._places(chunk)
         return ByPlace.of(places, of_images=self.of_images, size=size, begin=begin)
 
     def _journal(self, chunk: Chunk) -> Journal | None:
@@ -215,29 +223,30 @@ class Examination:
     ) -> None:
         """Search for the worst pose of each image; of poses that all share, note all that fool."""
         attack, count = self.question.attacks[name], len(score.labels)
+        asked, arrays = None, dict[str, Tensor]()
         if isinstance(attack, CandidateSearch):
             poses = attack.candidates(space, count, generator=generator)
-            values = score(poses)
-            worst = pick_worst(poses, values)
+            values = score.ask(poses)
+            asked, worst = (poses, values), pick_worst(poses, values)
             if attack.shared:
-                piece.keep(**{f"{name}/bits": pack_bits(is_fooled(values).T)})
+                arrays["bits"] = pack_bits(is_fooled(values).T)
                 self.kept.once(f"{name}/grid", poses[:, 0].values)
         elif isinstance(attack, RoundSearch):
-            everyone = torch.ones_like(score.labels, dtype=torch.bool)
+            everyone = torch.ones(count, dtype=torch.bool)
             worst = self._drive(piece, name, score, space, generator, everyone).rounds.worst()
         else:
             worst = attack.search(score, space, count, generator=generator)
         if self.question.include_identity:
             worst = or_as_it_is(worst, natural)
-        piece.keep(
-            **{
-                f"{name}/fooled": is_fooled(worst.score),
-                f"{name}/pose": worst.pose.values,
-                f"{name}/loss": loss_of(worst.score),
-            }
-        )
-        if not self.question.only_accuracy:
-            piece.keep(**{f"{name}/class": score.class_at(worst)})
+        value, pose = worst.score.to(natural.device), worst.pose.to(natural.device)
+        arrays |= {"fooled": is_fooled(value), "pose": pose.values, "loss": loss_of(value)}
+        if score.seen is not None:
+            arrays["class"] = score.seen.class_at(value)
+        piece.keep(**{f"{name}/{part}": array for part, array in arrays.items()})
+        if asked is not None:  # not before: who looks at a value waits for it
+            score.check(*asked)
+        if score.seen is not None and (piece.arrays[f"{name}/class"] < 0).any():
+            piece.keep(**{f"{name}/class": score.predicted(pose)})
 
     def _drive(
         self,
@@ -259,16 +268,13 @@ class Examination:
         return found
 
 
-def prepared(
-    source: Iterator[Chunk], device: torch.device | None
-) -> Generator[tuple[Chunk, Chunk], None, None]:
-    """Check chunks, and give each as it is and on the device; None for where it is."""
+def prepared(source: Iterator[Chunk], device: torch.device | None) -> Generator[Chunk, None, None]:
+    """Check chunks, and put them where they are copied to the device without a wait."""
     for chunk in source:
         checks.check_layout(chunk.images)
         checks.check_float_images(chunk.images)
         checks.check_pixels(chunk.images)
-        place = device or chunk.images.device
-        yield chunk, Chunk(chunk.start, chunk.images.to(place), chunk.labels.to(place))
+        yield chunk if device is None else replace(chunk, images=pinned(chunk.images, device))
 
 
 def _now(journal: Journal | None) -> float:

@@ -74,8 +74,10 @@ class Journal:
         default_factory=list, init=False
     )
 
-    def call(self, pose: Pose, places: Tensor | None, seen: SeenClasses | None) -> _Call:
-        """Begin a question: poses for images of these places."""
+    def call(
+        self, pose: Pose, places: Tensor | None, seen: SeenClasses | None, device: torch.device
+    ) -> _Call:
+        """Begin a question: poses for images of these places, on a device."""
         assert places is not None  # of every image that is measured
         kinds = f"{seen is not None} {_wants_gradient(pose)}"
         key = _digest(pose.values, places, kinds)
@@ -85,7 +87,7 @@ class Journal:
             asked = Asked(torch.full((tries, len(places)), math.nan, dtype=torch.float64))
             self.begun.asked[key] = asked
         self.earlier_seconds += asked.seconds
-        return _Call(self, asked, places.device, seen)
+        return _Call(self, asked, device, seen)
 
     def note(
         self, asked: Asked, tries: slice, rows: slice, answer: Answer, classes: Tensor | None

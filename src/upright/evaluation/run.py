@@ -172,7 +172,8 @@ def examine(
         examination.places, examination.of_images = part.places, part.of_images
         if part.places is None and cuts(data, limit):
             examination.cut_at = limit
-        with contextlib.closing(_ready(part, data, _device(model, device))) as ready:
+        examination.device = _device(model, device)
+        with contextlib.closing(_ready(part, data, examination.device)) as ready:
             for chunk in examination.unfinished(ready, ranks):
                 piece = examination.measure(chunk)
                 kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -212,9 +213,7 @@ class _Part:
         return chunks(data, places=self.places, passes=self.question.passes_per_image)
 
 
-def _ready(
-    part: _Part, data: Data, device: torch.device | None
-) -> Generator[tuple[Chunk, Chunk], None, None]:
+def _ready(part: _Part, data: Data, device: torch.device | None) -> Generator[Chunk, None, None]:
     """Get chunks ready beside the work on those before them."""
     chunks_ready = prepared(part.chunks(data), device)
     # What is a user's own to read is read where the user calls.

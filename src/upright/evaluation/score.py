@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from upright.attacks import WorstCase, worse_of
 from upright.checks import Model, check_numbers
+from upright.devices import sent
 from upright.evaluation.journal import Journal
 from upright.evaluation.seen import SeenClasses
 from upright.logits import Asker
@@ -152,33 +153,36 @@ class WorstLoss:
     seen: SeenClasses | None = None
     """Where classes are kept, if they are."""
     places: Tensor | None = None
-    """Of the images in the data."""
+    """Of the images in the data, on the host."""
     journal: Journal | None = None
     """Where answers are noted, if an evaluation that is stopped is to go on."""
 
     def __call__(self, pose: Pose) -> Tensor:
-        predictor, device, room = self.predictor, self.images.device, self.predictor.room
-        journal = self.journal
-        noted = None if journal is None else journal.call(pose, self.places, self.seen)
-        tiles = Tiles(room, len(self.images), device, self._of_tile, predictor.count, noted)
-        values = tiles(pose)
-        check_numbers(values, partial(self._which, pose))
+        values = self.ask(pose)
+        self.check(pose, values)
         return values
 
+    def ask(self, pose: Pose) -> Tensor:
+        """Give values that nobody has looked at: a GPU may still be at work on them."""
+        predictor, device, room = self.predictor, self.images.device, self.predictor.room
+        journal = self.journal
+        noted = None if journal is None else journal.call(pose, self.places, self.seen, device)
+        tiles = Tiles(room, len(self.images), device, self._of_tile, predictor.count, noted)
+        return tiles(pose)
+
+    def check(self, pose: Pose, values: Tensor) -> None:
+        """Check what was asked: where it lies on a GPU, that waits for it."""
+        check_numbers(values, partial(self._which, pose))
+
     def restrict(self, rows: Tensor) -> WorstLoss:
-        """Score some of the images only."""
+        """Score some of the images only, by their rows, on the host."""
         places = None if self.places is None else self.places[rows]
-        return replace(self, images=self.images[rows], labels=self.labels[rows], places=places)
+        there = sent(rows, self.images.device)
+        return replace(self, images=self.images[there], labels=self.labels[there], places=places)
 
     def with_own_seen(self) -> WorstLoss:
         """Keep apart the classes that are seen from now on, if any are kept."""
         return self if self.seen is None else replace(self, seen=SeenClasses([*self.seen.answers]))
-
-    def class_at(self, worst: WorstCase) -> Tensor:
-        """Give the class at what an attack found: as it was seen, or else asked once more."""
-        severities = worst.score.to(self.images.device)
-        known = None if self.seen is None else self.seen.class_at(severities)
-        return self.predicted(worst.pose) if known is None else known
 
     def predicted(self, pose: Pose) -> Tensor:
         """Ask for the class of the largest logit under a pose of each image."""

@@ -17,13 +17,12 @@ class SeenClasses:
     answers: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     """Of images by their rows: the severity, and the class of the largest logit."""
 
-    def class_at(self, severities: Tensor) -> Tensor | None:
-        """Give each image's class at its answer of this severity; None where one has no such."""
-        if not self.answers:
-            return None
+    def class_at(self, severities: Tensor) -> Tensor:
+        """Give each image's class at its last answer of this severity; -1 where it has no such."""
         rows, values, classes = (torch.cat(parts) for parts in zip(*self.answers, strict=True))
-        # Of all answers at once: each look at a mask waits for a GPU.
-        its = values == severities[rows]
-        found = torch.full_like(severities, -1, dtype=torch.int64)
-        found[rows[its]] = classes[its]
-        return found if (found >= 0).all() else None
+        # By places alone: to select by a mask would wait for a GPU.
+        places = torch.arange(len(rows), device=rows.device)
+        its = torch.where(values == severities[rows], places, -1)
+        last = torch.full_like(severities, -1, dtype=torch.int64)
+        last = last.scatter_reduce(0, rows, its, "amax")
+        return torch.where(last < 0, -1, classes[last])

@@ -62,23 +62,26 @@ def _few_fall(falls: Tensor, count: int) -> bool:
 
 
 def survivors(score: WorstLoss, poses: Pose, hardest: HardestFirst, alive: Tensor) -> Tensor:
-    """Say which images no pose fools, out of those ``alive`` (bool) at the start.
+    """Say which images no pose fools, out of those ``alive`` (bool, on the host) at the start.
 
     Each round sends the hardest untried poses to the images that are left, as many poses as fill a
     batch; on a GPU several batches, where few images are likely to fall: to look at a result means
     to wait for it, with nothing to do meanwhile.
     """
     alive, untried = alive.clone(), torch.ones(len(poses), dtype=torch.bool)
-    predictor = score.predictor
+    predictor, most = score.predictor, _MOST_BATCHES if score.images.is_cuda else 1
     predictor.advance(int((~alive).sum()) * len(poses))
     while untried.any() and alive.any():
         rows = alive.nonzero()[:, 0]
         each = max(1, predictor.room.batch_size // len(rows))
-        now = hardest.pick(untried, each, _MOST_BATCHES if rows.is_cuda else 1)
+        now = hardest.pick(untried, each, most)
         untried[now] = False
-        tried = poses[now] if poses.shape[-1] == 1 else poses[now][:, rows.cpu()]
-        fooled = is_fooled(score.restrict(rows)(tried))
-        hardest.learn(now, fooled.cpu())
+        tried = poses[now] if poses.shape[-1] == 1 else poses[now][:, rows]
+        left = score.restrict(rows)
+        values = left.ask(tried).cpu()  # the one wait of a round
+        left.check(tried, values)
+        fooled = is_fooled(values)
+        hardest.learn(now, fooled)
         fell = fooled.any(0)
         alive[rows[fell]] = False
         predictor.advance(int(fell.sum()) * int(untried.sum()))
