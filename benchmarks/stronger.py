@@ -29,6 +29,7 @@ from upright.objective import Objective
 from upright.record_files import append, read
 from upright.records import Record
 from upright.train import Recipe
+from upright.train.checkpoint import with_teacher_digest
 from upright.workers import LocalEngine, Task
 
 Recipes = dict[str, Recipe]
@@ -118,6 +119,22 @@ def large(data: str) -> Recipes:
     return changed(BASE, {model: made | {"model": model} for model in models}, data)
 
 
+OF_LARGE: dict[str, dict[str, Any]] = {
+    "none": {},
+    "cutout 8": {"cutout": 8},
+    "mixup 0.3": {"mixup": 0.3},
+    "smoothing 0.1": {"smoothing": 0.1},
+    "weight decay 1e-3": {"weight_decay": 1e-3},
+    "λ=4": {"objective": "L2(rob, Wo-4; λ=4)"},
+}
+
+
+@experiment
+def large_ablation(data: str) -> Recipes:
+    """One change at a time on a large network, which learns its training images by heart."""
+    return changed(large(data)["wideresnet16-8"], OF_LARGE, data)
+
+
 @experiment
 def antialiased(data: str) -> Recipes:
     """Sizes that are halved after a blur."""
@@ -145,6 +162,8 @@ class Stronger:
     """How many runs train side by side."""
     steps: int | None = None
     """Other than a recipe has, to show that it runs."""
+    teacher: str = ""
+    """The folder of a run whose network says what labels are, for all of them."""
     test_images: int | None = None
     runs: Path = Path("runs/stronger")
     results: Path = Path("runs/stronger/results")
@@ -181,7 +200,8 @@ class Stronger:
             chosen = {only: recipes[only]} if only else recipes
             for name, recipe in seeded(chosen, self.seeds):
                 steps = recipe.steps if self.steps is None else self.steps
-                wanted = replace(recipe, held_out=not self.final, steps=steps)
+                own = replace(recipe, held_out=not self.final, steps=steps, teacher=self.teacher)
+                wanted = with_teacher_digest(own)
                 if self.device == "cpu":
                     wanted = replace(wanted, precision="float32")
                 yield f"{experiment}:{name}", wanted
