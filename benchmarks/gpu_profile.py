@@ -1,6 +1,6 @@
 """Where the time of a step goes on a GPU: the kernels of a step, the longest first.
 
-    python benchmarks/gpu_profile.py [OBJECTIVE ...] [--network resnet32]
+    python benchmarks/gpu_profile.py [OBJECTIVE ...] [--network resnet32] [--batch 64]
 
 Of the usual network also the kernels of a forward pass, as a search makes them.
 """
@@ -41,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("objectives", nargs="*", default=METHODS)
     parser.add_argument("--network", default=Recipe.model)
+    parser.add_argument("--batch", type=int, default=Recipe.batch, help="unique images a step")
     options = parser.parse_args()
     if options.network == Recipe.model:
         fused, images = grid_model(), torch.rand(8192, 3, 32, 32, device=CUDA)
@@ -48,7 +49,9 @@ def main() -> None:
     data = random_data(50_000)
     for objective in options.objectives:
         asked = parse_objective(objective)
-        recipe = Recipe(objective=asked, model=options.network, precision="bfloat16")
+        recipe = Recipe(
+            objective=asked, model=options.network, batch=options.batch, precision="bfloat16"
+        )
         learner = Learner(recipe, data, CUDA, Speed())
         show(f"{objective} on {options.network}", learner.step, 10)
 
