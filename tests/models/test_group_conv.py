@@ -218,6 +218,44 @@ def test_a_norm_has_one_scale_for_a_channel_and_statistics_over_images_planes_an
     torch.testing.assert_close(norm.running_mean, 0.1 * mean.flatten())
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_norm_is_that_of_planes_as_more_images(
+    layout: torch.memory_format, training: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiled)
+    norm, plain = layer(lambda: GroupBatchNorm(P4M, 3)), layer(lambda: nn.BatchNorm2d(3))
+    norm.get_buffer("running_mean").copy_(noise(3))
+    norm.get_buffer("running_var").copy_(noise(3).exp())
+    plain.load_state_dict(norm.state_dict(), strict=False)
+    norm.train(training), plain.train(training)
+    # Far from zero, where a mean of squares less the square of the mean would lose its digits.
+    x = (1000 + noise(2, 24, 4, 5)).contiguous(memory_format=layout).requires_grad_()
+    weights = noise(2, 24, 4, 5)
+    for _ in range(2):
+        found = norm(x)
+        expected = plain(x.reshape(16, 3, 4, 5)).view_as(found)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+        for name, buffer in norm.named_buffers():
+            torch.testing.assert_close(buffer, plain.get_buffer(name))
+        pairs = zip((x, *norm.parameters()), (x, *plain.parameters()), strict=True)
+        for one, other in pairs:
+            (slope,) = torch.autograd.grad((found * weights).sum(), one, retain_graph=True)
+            (own,) = torch.autograd.grad((expected * weights).sum(), other, retain_graph=True)
+            torch.testing.assert_close(slope, own, rtol=1e-9, atol=1e-9)
+
+
+def test_a_compiled_norm_of_half_precision_computes_in_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    norm, x = GroupBatchNorm(P4, 2), (10 + noise(3, 8, 4, 4)).bfloat16()
+    found = norm(x)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, norm(x.float()).bfloat16())
+
+
 def test_a_norm_moves_no_memory_in_either_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
     monkeypatch.setattr(nn.BatchNorm2d, "forward", lambda _, x: seen.append(x) or x)

@@ -214,6 +214,63 @@ class GroupConv(_ExpandedConv):
         super().__init__(group, group.planes, before, after, kernel, stride)
 
 
+class _Normalise(torch.autograd.Function):
+    """Batch norm whose channels have several planes each; gives mean and variance, too.
+
+    Sums go over each plane of a channel, and the few of a channel are put together then: so a GPU
+    reads memory as it lies. Sums over planes as well would read rows of 12 values where channels
+    come last.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor, bias: Tensor, planes: int, epsilon: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        wide = _plane_by_plane(x, planes)
+        variances, means = torch.var_mean(wide, (0, 3, 4), correction=0)
+        mean = means.mean(0)
+        # Sums of squares would lose digits (Chan et al. 1983).
+        variance = (variances + (means - mean) ** 2).mean(0)
+        scale = weight * torch.rsqrt(variance + epsilon)
+        normal = (wide - _over_space(mean)) * _over_space(scale) + _over_space(bias)
+        return normal.flatten(1, 2).to(x.dtype), mean, variance
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]
+    ) -> None:
+        x, weight, _, ctx.planes, ctx.epsilon = inputs
+        _, mean, variance = output
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.save_for_backward(x, weight, mean, variance)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance = ctx.saved_tensors
+        inverse = torch.rsqrt(variance + ctx.epsilon)
+        wide, gradient = (_plane_by_plane(each, ctx.planes) for each in (x, gradients[0]))
+        standard = (wide - _over_space(mean)) * _over_space(inverse)
+        by_bias = gradient.sum((0, 3, 4)).sum(0)
+        by_weight = (gradient * standard).sum((0, 3, 4)).sum(0)
+        count = x.numel() // len(mean)
+        through = _over_space(by_bias / count) + standard * _over_space(by_weight / count)
+        by_x = ((gradient - through) * _over_space(weight * inverse)).flatten(1, 2)
+        return by_x.to(x.dtype), by_weight.to(weight.dtype), by_bias.to(weight.dtype), None, None
+
+
+def _plane_by_plane(x: Tensor, planes: int) -> Tensor:
+    """Features with an axis for planes, in float32 at least."""
+    wide: Tensor = x.to(torch.promote_types(x.dtype, torch.float32)).unflatten(1, (planes, -1))
+    return wide
+
+
+def _over_space(values: Tensor) -> Tensor:
+    """What channels have, for all places."""
+    return values.view(-1, 1, 1)
+
+
 class GroupBatchNorm(nn.BatchNorm2d):
     """One scale and shift for each channel, with statistics over images, planes and space."""
 
@@ -224,13 +281,36 @@ class GroupBatchNorm(nn.BatchNorm2d):
         self.num_batches_tracked = None
 
     def forward(self, x: Tensor) -> Tensor:
-        count, _, height, width = x.shape
+        if torch.compiler.is_compiling() and self.training:
+            return self._fused(x)
+        planes, (count, _, height, width) = self.group.planes, x.shape
+        if not self.training:
+            mean, variance = self.get_buffer("running_mean"), self.get_buffer("running_var")
+            kept = mean.repeat(planes), variance.repeat(planes)
+            scale, shift = self.weight.repeat(planes), self.bias.repeat(planes)
+            return F.batch_norm(x, *kept, scale, shift, eps=self.eps)
         if x.is_contiguous():
-            many = x.reshape(count * self.group.planes, self.num_features, height, width)
+            many = x.reshape(count * planes, self.num_features, height, width)
             return super().forward(many).reshape(x.shape)
         wide = x.permute(0, 2, 3, 1).reshape(count, height, -1, self.num_features)
         normal = super().forward(wide.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
         return normal.reshape(count, height, width, -1).permute(0, 3, 1, 2)
+
+    def _fused(self, x: Tensor) -> Tensor:
+        """Do the same in training by operations that a compiler makes a few kernels of.
+
+        Without one they would be many, and slower than PyTorch's own norm.
+        """
+        normal: Tensor
+        normal, mean, variance = _Normalise.apply(  # type: ignore[no-untyped-call]
+            x, self.weight, self.bias, self.group.planes, self.eps
+        )
+        count, rate = x.numel() // self.num_features, self.momentum
+        assert rate is not None
+        with torch.no_grad():
+            self.get_buffer("running_mean").lerp_(mean, rate)
+            self.get_buffer("running_var").lerp_(variance * (count / (count - 1)), rate)
+        return normal
 
 
 class GroupPool(nn.Module):
