@@ -106,7 +106,7 @@ LAMBDA = {"cifar100": "; λ=0.1"}
 
 @experiment
 def large(data: str) -> Recipes:
-    """Networks of fifty times the arithmetic, for fifty epochs, by fewer draws.
+    """Networks of fifty and twenty times the arithmetic, for fifty epochs, by fewer draws.
 
     The first is built for invariance. Its 12, 24 and 48 channels on each of 8 planes are 96, 192
     and 384 in all, for which cuDNN has better kernels than for the 88, 184 and 360 of the published
