@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
 from gpu_networks import operations, random_data
 from hardest_tables import table
 
+from upright.paper import INVARIANCE
+from upright.paper.differences import differences
 from upright.records import Record
 from upright.report.compare import estimate
 from upright.report.model import Estimate
@@ -19,15 +22,12 @@ HEAD = ("change", "natural", "grid-775", "more", "seeds", "GFLOP")
 METRIC = "grid-775"
 
 
-def changes(records: Iterable[Record], differences: Callable[[Recipe], Iterator[str]]) -> str:
-    """Every recipe beside the one that most have in common, the most robust first.
-
-    In what a recipe differs from the paper's, ``differences`` says.
-    """
+def changes(records: Iterable[Record]) -> str:
+    """Every recipe beside the one that most have in common, the most robust first."""
     by_words: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.evaluation.get("split") == "held-out" and METRIC in record.measured:
-            by_words.setdefault(_words(record, differences), []).append(record)
+            by_words.setdefault(_words(record), []).append(record)
     if not by_words:
         return "Nothing was measured yet."
     counts = Counter(word for words in by_words for word in words)
@@ -62,9 +62,15 @@ def _mean(records: Sequence[Record], metric: str) -> Estimate:
     return found
 
 
-def _words(record: Record, differences: Callable[[Recipe], Iterator[str]]) -> tuple[str, ...]:
+def _words(record: Record) -> tuple[str, ...]:
     recipe = Recipe.from_json(record.recipe)
-    return (f"`{recipe.objective}`", f"`{recipe.model}`", *differences(recipe))
+    words = map(in_markdown, differences(INVARIANCE, recipe))
+    return (f"`{recipe.objective}`", f"`{recipe.model}`", *words)
+
+
+def in_markdown(difference: str) -> str:
+    """Set the text of a space as code: one can type it."""
+    return re.sub("^searches (.+)", r"searches `\1`", difference)
 
 
 def _operations(recipe: Recipe) -> float:

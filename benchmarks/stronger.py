@@ -6,8 +6,8 @@
 An experiment is a function that gives recipes by name. Without ``--final`` each is trained on nine
 tenths of the training images and measured on the tenth that was held out, which is what to choose
 by. With it, what was chosen is trained on all training images and measured on the test set. The
-records go to ``held-out.jsonl`` and ``final.jsonl`` of the folder of results. The same command
-continues where it was stopped.
+records go to ``stronger/held-out.jsonl`` and ``stronger.jsonl`` of the folder of results, where
+reports read the second alone. The same command continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Stronger:
 
     @property
     def _file(self) -> Path:
-        return self.results / ("final.jsonl" if self.final else "held-out.jsonl")
+        return self.results / ("stronger.jsonl" if self.final else "stronger/held-out.jsonl")
 
     def _records(self) -> tuple[Record, ...]:
         return read(self._file).records if self._file.exists() else ()

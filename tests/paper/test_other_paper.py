@@ -26,6 +26,7 @@ from upright.paper import (
     with_reported,
 )
 from upright.paper.cells import evaluated_as_in_the_paper
+from upright.paper.leaderboard import leaderboards
 from upright.paper.missing import missing_tasks
 from upright.paper.needs import figure_needs, table_needs
 from upright.paper.tables import fill_tables, select
@@ -176,3 +177,16 @@ def test_papers_do_not_mix():
     changed = replace(TURNS, numbers=TURNS.numbers.replace("90.00", "91.00"))
     assert reported("glyphs", "plain", "nat", paper=changed).mean == 0.91
     assert reported("glyphs", "plain", "nat", paper=TURNS).mean == 0.9
+
+
+def test_its_leaderboard_is_by_its_own_metric_and_question():
+    elsewhere = made_up_record(PLAIN, {"nat": 0.9, "grid-7": 0.99})
+    (board,) = leaderboards(TURNS, [record(), record(WORST, grid=0.7), elsewhere])
+    assert (board.name, board.title, board.metric) == ("glyphs", "The Glyphs", "grid-7")
+    assert [(row.networks[0], row.attacked.mean, row.seeds) for row in board.rows] == [
+        ("resnet32", 0.7, 1),
+        ("resnet32", 0.61, 9),
+        ("convnet", 0.3, 1),
+        ("convnet", 0.2, 9),
+    ]
+    assert [row.recipe for row in board.rows] == [("the paper's",), (), ("the paper's",), ()]

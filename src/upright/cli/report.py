@@ -11,6 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from upright.cli.messages import say
 from upright.cli.options import run_families, writable
 from upright.paper import INVARIANCE
+from upright.paper.leaderboard import leaderboards
 from upright.paper.tables import fill_tables
 from upright.terminal import tell
 
@@ -51,5 +52,9 @@ class Report:
         for file in (file for each in contents.exhibitions for file in each.unguarded):
             say(f"warning: {file} has no digest, so that nobody can tell whether it was altered")
         tables = fill_tables(INVARIANCE, INVARIANCE.layouts, contents.records)
-        measured = [table for table in tables if any(cell.measured for cell in table.cells)]
-        tell(str(write_report(replace(contents, tables=tuple(measured)), self.out)))
+        filled = replace(
+            contents,
+            tables=tuple(table for table in tables if any(cell.measured for cell in table.cells)),
+            leaderboards=leaderboards(INVARIANCE, contents.records),
+        )
+        tell(str(write_report(filled, self.out)))

@@ -10,6 +10,9 @@ Why does a cell say what it says? Look, in this order:
 4. ``invariance``: what this paper is, as one value; another is one more file (docs/add/paper.md).
 5. ``needs``, ``missing``, ``todo``, ``cost``: what is to be run for it, and how long that takes.
 
+``leaderboard`` has what was measured under other recipes, too, the most robust first;
+``differences`` says in words in what a recipe is not the paper's.
+
 The functions here speak of ``INVARIANCE`` unless they are given another paper.
 """
 

@@ -44,10 +44,10 @@ the default. One run does not replace a mean of three."""
 _STD, _STAR = Objective.parse("std"), Objective.parse("std*")
 
 _NETWORKS = {
-    "GRN": Method(objective=_STD, model="gresnet44"),
+    "GRN": Method(objective=_STD, model="gresnet44", network="GRN"),
     # The paper does not say which depth of the classifier it took.
-    "ETN": Method(objective=_STD, model="etn34"),
-    "STN": Method(objective=_STD, model="stn34"),
+    "ETN": Method(objective=_STD, model="etn34", network="ETN"),
+    "STN": Method(objective=_STD, model="stn34", network="STN"),
 }
 _FILLS = {"c": "black", "r": "reflection"}
 
@@ -55,7 +55,9 @@ _METHODS = (
     _NETWORKS
     | {f"{name}*": replace(method, objective=_STAR) for name, method in _NETWORKS.items()}
     | {
-        f"STN+({letter}) {way}": Method(objective=_STAR, locnet=LocNet(fill), oracle=way == "trick")
+        f"STN+({letter}) {way}": Method(
+            objective=_STAR, network="STN+", locnet=LocNet(fill), oracle=way == "trick"
+        )
         for letter, fill in _FILLS.items()
         for way in ("naive", "trick")
     }
@@ -309,6 +311,7 @@ INVARIANCE = Paper(
     training=_TRAINING,
     batches=(64, 128),
     weights=_WEIGHTS,
+    cited_as="Yang et al. 2019",
     headline=_HEADLINE,
     command="upright reproduce",
     baseline=_baseline,

@@ -24,6 +24,8 @@ class Method:
 
     objective: Objective
     model: str = Recipe.model
+    network: str = ""
+    """What the paper calls the network, where it does not print how deep it is."""
     locnet: LocNet | None = None
     oracle: bool = False
     """Whether it reads the attack's own pose: a two-stage STN with the paper's trick."""
@@ -97,6 +99,8 @@ class Paper:
     seeds: int = 5
     """Over how many runs its means and standard errors are."""
 
+    cited_as: str = ""
+    """Its authors and year, where one of its numbers stands beside others."""
     headline: Headline | None = None
     """What a front page shows of it."""
     command: str = ""

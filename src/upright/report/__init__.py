@@ -5,10 +5,13 @@ from upright.report.model import (
     Column,
     Difference,
     Estimate,
+    Leaderboard,
     Reduction,
     Row,
     Source,
+    Standing,
     Table,
+    TrainingTime,
     Verdict,
 )
 
@@ -17,9 +20,12 @@ __all__ = [
     "Column",
     "Difference",
     "Estimate",
+    "Leaderboard",
     "Reduction",
     "Row",
     "Source",
+    "Standing",
     "Table",
+    "TrainingTime",
     "Verdict",
 ]

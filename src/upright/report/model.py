@@ -1,7 +1,7 @@
-"""A table as data: what was measured, what the paper reports, and how the two compare.
+"""Tables and leaderboards as data: what was measured, what the paper reports, how both compare.
 
 Every accuracy, standard error and difference is a fraction, from 0 to 1; who shows it makes it a
-percentage. A renderer needs nothing but a ``Table``: no record, no model.
+percentage. A renderer needs nothing but a ``Table`` or a ``Leaderboard``: no record, no model.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ __all__ = [
     "Column",
     "Difference",
     "Estimate",
+    "Leaderboard",
     "Reduction",
     "Row",
     "Source",
     "SpreadBasis",
+    "Standing",
     "Table",
+    "TrainingTime",
     "Verdict",
 ]
 
@@ -185,3 +188,77 @@ class Table:
     def cells(self) -> tuple[Cell, ...]:
         """All that the paper has a number for, row by row."""
         return tuple(cell for row in self.rows for cell in row.cells if cell is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingTime:
+    """The mean over some runs."""
+
+    seconds: float
+    """Of runs side by side, the equal part that each has of their time."""
+    beside: tuple[int, ...]
+    """How many shared the time, themselves included, each number once: 1 is alone. Empty where
+    unknown."""
+    hardware: str
+
+    @property
+    def sharing(self) -> str:
+        """With how many others they trained, in words."""
+        if not self.beside:
+            return "beside unknown"
+        if self.beside == (1,):
+            return "alone"
+        return f"1 of {' or '.join(map(str, self.beside))} side by side"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A row of a leaderboard: a network, a method and a recipe, over all seeds."""
+
+    networks: tuple[str, ...]
+    """One, or several that are used together."""
+    method: str
+    recipe: tuple[str, ...] = ()
+    """In words: whether it is the paper's, and what it does otherwise."""
+    natural: Estimate | Reported | None
+    attacked: Estimate | Reported
+    """Under the board's metric, by which it is sorted; reported where it was not measured here."""
+    finer: Estimate | None = None
+    """Under the board's finer search."""
+    seeds: int
+    parameters: int | None = None
+    operations: int | None = None
+    """Of one image's forward pass; a multiplication and a sum are two."""
+    training: TrainingTime | None = None
+    source: str = ""
+    """Who reports it, where it was not measured here."""
+    caveat: str = ""
+    """How it was measured otherwise than the board's metric says."""
+
+    @property
+    def accuracies(self) -> tuple[Estimate | Reported | None, ...]:
+        """In the order in which a board shows them."""
+        return self.natural, self.attacked, self.finer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """The most robust networks that were measured on a data set, beside what others report."""
+
+    name: str
+    """The data set's."""
+    title: str
+    """The same, as the paper spells it."""
+    metric: str
+    finer: str
+    """The name of a search that also looks between the poses of ``metric``."""
+    rows: tuple[Standing, ...]
+    """The best first."""
+    measured: int
+    """How many rows there are of what was measured here, of which the best are shown."""
+
+    @property
+    def total(self) -> str:
+        """How many of those that were measured are shown, in words."""
+        shown = sum(isinstance(row.attacked, Estimate) for row in self.rows)
+        return f"{shown} of {self.measured} networks, methods and recipes that were measured."

@@ -13,7 +13,15 @@ from upright.report.figures.runtime import time_unit
 from upright.report.model import Cell, Estimate, Table
 from upright.report.runs import MethodRuns, told_apart
 
-__all__ = ["Heading", "Sheet", "SheetCell", "methods_sheet", "paper_sheet", "records_sheet"]
+__all__ = [
+    "Heading",
+    "Sheet",
+    "SheetCell",
+    "estimate_cell",
+    "methods_sheet",
+    "paper_sheet",
+    "records_sheet",
+]
 
 _ABOVE = "above natural"
 
@@ -128,7 +136,7 @@ def _accuracies(
 ) -> Iterator[SheetCell]:
     above = above_natural({metric: found.mean for metric, found in run.measured.items()})
     for metric in metrics:
-        cell = _estimate(run.measured.get(metric), best.get((run.setting, metric)))
+        cell = estimate_cell(run.measured.get(metric), best.get((run.setting, metric)))
         yield _marked_above(cell) if metric in above else cell
 
 
@@ -199,7 +207,8 @@ def _time(run: MethodRuns, unit_hours: float) -> SheetCell:
     return SheetCell(text, order=run.train_seconds, hint=f"on {run.hardware}")
 
 
-def _estimate(found: Estimate | None, best: float | None) -> SheetCell:
+def estimate_cell(found: Estimate | None, best: float | None) -> SheetCell:
+    """Show a mean, which leads to its first record, with its standard error."""
     if found is None:
         return SheetCell("")
     return SheetCell(
@@ -218,7 +227,7 @@ def _cell(cell: Cell | None) -> SheetCell:
     paper = "" if cell.reported is None else f"paper {100 * cell.reported.mean:.2f}"
     if cell.measured is None:
         return SheetCell("missing", detail=paper, hint=cell.note, command=cell.command)
-    found = _estimate(cell.measured, cell.measured.mean if cell.best else None)
+    found = estimate_cell(cell.measured, cell.measured.mean if cell.best else None)
     if cell.difference is not None:
         paper += f", {cell.difference.in_stderr:+.1f} s.e.".replace("-", "−")
     hint = "; ".join(part for part in (found.hint, cell.choice, cell.note) if part)

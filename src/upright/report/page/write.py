@@ -19,7 +19,8 @@ from upright.report.data import runtime_points
 from upright.report.exhibition import Exhibition, record_id
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES
-from upright.report.model import Table
+from upright.report.model import Leaderboard, Table
+from upright.report.page.board import leaderboard_sheet
 from upright.report.page.payload import payload
 from upright.report.page.sheet import methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs
@@ -51,6 +52,8 @@ class Contents:
     damaged: tuple[Damage, ...] = ()
     tables: tuple[Table, ...] = ()
     """Of the paper, with what was measured."""
+    leaderboards: tuple[Leaderboard, ...] = ()
+    """Of data sets on which something was measured as the paper asks."""
 
 
 def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
@@ -94,6 +97,7 @@ def write_report(contents: Contents, folder: Path) -> Path:
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             contents=contents,
             has_run_times=bool(points),
+            boards=[leaderboard_sheet(board) for board in contents.leaderboards],
             sheets=sheets,
             records=records_sheet(contents.records),
             drawings=[(drawing, _themed(drawing)) for drawing in drawings],
