@@ -1,7 +1,7 @@
 """Networks that are stronger than the paper's: what each change of its recipe adds.
 
     python benchmarks/stronger.py ablation --runs runs/stronger
-    python benchmarks/stronger.py "together:first 5" large --final --seeds 3
+    python benchmarks/stronger.py "together:first 2" large --final --seeds 3
 
 An experiment is a function that gives recipes by name. Without ``--final`` each is trained on nine
 tenths of the training images and measured on the tenth that was held out, which is what to choose
