@@ -30,6 +30,7 @@ class Compilations:
 def compiled_afresh() -> Iterator[None]:
     """Forget what was compiled before; what is set meanwhile is put back."""
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     with torch._dynamo.config.patch(recompile_limit=torch._dynamo.config.recompile_limit):
         yield
 

@@ -73,6 +73,8 @@ def test_a_batch_is_taken_whole_or_cut_into_quarters(count: int, asked: list[int
     model.register_forward_hook(lambda _, given, __: seen.append(len(given[0])))
     compiled = Compiled(model, batch_size=BATCH)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        compiled(some(1))  # the model is asked once whether it takes images of this dtype
+        seen.clear()
         assert compiled(some(count)).shape == (count, CLASSES)
     assert seen == asked
 
@@ -183,12 +185,16 @@ class TestInAnEvaluation:
         assert sorted(compiler.sizes) == [4, 16]
 
     def test_a_model_in_half_precision_gets_what_it_takes(self) -> None:
-        model = network().to(torch.bfloat16)
-        compiled = Compiled(model, batch_size=BATCH, backend="eager")
-        found, plain = (
-            evaluate(one, self.data, attacks=["rnd"], batch_size=BATCH) for one in (compiled, model)
-        )
-        assert found.natural_correct.equal(plain.natural_correct)
+        compiler, model = Compilations(), network().to(torch.bfloat16)
+        compiled = Compiled(model, batch_size=BATCH, backend=compiler)
+        for _ in range(2):
+            found, plain = (
+                evaluate(one, self.data, attacks=["rnd"], batch_size=BATCH)
+                for one in (compiled, model)
+            )
+            assert found.natural_correct.equal(plain.natural_correct)
+        assert compiler.sizes == [4]
+        assert torch._dynamo.utils.counters["frames"]["total"] == 1  # none is traced in vain
 
     def test_where_images_do_not_fit_fewer_are_taken(self) -> None:
         model, room = network(), 9

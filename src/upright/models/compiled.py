@@ -46,11 +46,21 @@ class Compiled(nn.Module):
         self.model, self.batch_size = model, batch_size
         # Of a method: a compiled module would be a second part with the same weights.
         self._compiled = torch.compile(self._answer, dynamic=False, backend=backend)
+        self._taken: set[torch.dtype] = set()
+        """In which dtypes the model takes images."""
 
     def forward(self, images: Tensor) -> Tensor:
+        self._check_dtype(images)
         quarter = -(-(self.batch_size or usual_batch(images)) // 4)
         answers = [self._ask(piece, quarter) for piece in _pieces(images, quarter)]
         return answers[0] if len(answers) == 1 else torch.cat(answers)
+
+    def _check_dtype(self, images: Tensor) -> None:
+        """Let the model itself refuse images in a dtype: a compiler would trace it first."""
+        if images.dtype not in self._taken:
+            with torch.no_grad():
+                ask(self.model, images[:1])
+            self._taken.add(images.dtype)
 
     def _ask(self, piece: Tensor, quarter: int) -> Tensor:
         """Ask about one piece, in a size that is compiled if it nearly has it."""
