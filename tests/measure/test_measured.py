@@ -167,6 +167,15 @@ def test_kernels_of_a_network_s_own_are_left_alone(folders, compiler, monkeypatc
     assert not isinstance(measure(loaded).loaded.model, Compiled)
 
 
+@pytest.mark.parametrize("name", ["net.pt", "net.pt2", "tta-2:net.pt"])
+def test_what_a_file_computes_is_not_compiled(folders, name):
+    network, images = load_network(folders["cls"]).eval(), colours().as_float()[:2]
+    torch.jit.save(torch.jit.trace(network, images), "net.pt")
+    torch.export.save(torch.export.export(network, (images,)), "net.pt2")
+    with pytest.raises(ValueError, match="as its file says, and is not compiled; leave out"):
+        load(name, DATA, Question.of([GRID], compile=True), device=CPU)
+
+
 def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():
     recipe = tiny_recipe(objective="std*", precision="bfloat16", view=6)
     names = ["s-pgd", "grid-775", "wo-10", "refine-100"]
