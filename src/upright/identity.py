@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from upright.checks import Model
 
-__all__ = ["NOBODY", "FromFile", "Identity", "file_digest"]
+__all__ = ["NOBODY", "FromFile", "Identity", "file_digest", "is_from_file"]
 
 
 class FromFile(nn.Module):
@@ -63,6 +63,11 @@ class Identity:
 
 NOBODY = Identity(None, None)
 """Nothing is known."""
+
+
+def is_from_file(model: object) -> bool:
+    """Whether a model, or a part of it, does what a file says."""
+    return isinstance(model, nn.Module) and any(True for _ in _files(model))
 
 
 def file_digest(path: Path, *beside: Path) -> str:

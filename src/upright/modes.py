@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-__all__ = ["climbing", "evaluation_mode", "ordinary", "without_synchronisation"]
+__all__ = ["climbing", "evaluation_mode", "ordinary", "out_of_reach", "without_synchronisation"]
 
 
 @contextlib.contextmanager
@@ -34,22 +34,33 @@ def ordinary(tensor: Tensor) -> Tensor:
 def evaluation_mode(model: object) -> Iterator[None]:
     """Put a module into evaluation mode, its parameters out of reach of gradients; and undo both.
 
-    Each part goes back to its own mode. Out of reach, since a compiled network would compute the
-    gradients of its parameters beside those of the pose.
+    Each part goes back to its own mode.
     """
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
-    parameters = [each for each in weights if each.requires_grad and not _is_inference(each)]
     modes = [module.training for module in modules]
     try:
         for module in modules:
             module.training = False
+        with out_of_reach(model):
+            yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+@contextlib.contextmanager
+def out_of_reach(model: object) -> Iterator[None]:
+    """Put the parameters of a module out of reach of gradients; and undo it.
+
+    A compiled network would compute their gradients beside those of the pose.
+    """
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    parameters = [each for each in weights if each.requires_grad and not _is_inference(each)]
+    try:
         for parameter in parameters:
             parameter.requires_grad = False
         yield
     finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.training = mode
         for parameter in parameters:
             parameter.requires_grad = True
 

@@ -22,6 +22,7 @@ __all__ = [
     "images_on_a_gpu",
     "is_capturing",
     "is_out_of_memory",
+    "usual_batch",
 ]
 
 _PATIENCE = 8
@@ -51,6 +52,11 @@ def images_on_a_gpu(images: Tensor) -> int:
     Large ones are fewer, but not as few as their pixels would be.
     """
     return max(images_at_once(images, 8192), min(512, images_at_once(images, 4 * 8192)))
+
+
+def usual_batch(images: Tensor) -> int:
+    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
+    return images_on_a_gpu(images) if images.is_cuda else images_at_once(images, 128)
 
 
 def is_capturing() -> bool:

@@ -262,6 +262,7 @@ class TestPreprocessing:
             (["--layout", "channel-last"], "'channel-last'; give channels-first or channels-last"),
             (["--channels", "rbg"], "channels is 'rbg'; give rgb or bgr"),
             (["--precision", "float16"], "computed as its file says, and not in float16"),
+            (["--compile"], "is not compiled; leave out --compile, or give the network itself"),
             (["--mean", "0,0", "--std", "1,1"], "mean and std are of 2 channels"),
             (["--preprocess", "gone.json"], "gone.json: no such file"),
             (["--classes", "gone.txt"], "gone.txt: no names of classes can be read"),

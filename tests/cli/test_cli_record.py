@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import upright
+from cheap_compiler import compiled_cheaply
 from rigid_spaces import rigid
 from tiny_sets import shuffled, tiny
 from upright import evaluate, origin
@@ -95,6 +96,17 @@ def test_a_record_has_what_was_measured_and_what_it_takes_to_measure_it_again(
     assert record.evaluate_seconds == pytest.approx(result["seconds"], abs=1e-3)
     finished = datetime.fromisoformat(record.finished)
     assert began - timedelta(seconds=1) <= finished <= datetime.now(UTC)
+
+
+def test_a_compiled_network_has_the_same_accuracies_and_a_record_of_its_own(run, upright_evaluate):
+    with compiled_cheaply(side=32) as compiler:
+        assert upright_evaluate(run.path, *OPTIONS) == (0, "")
+        assert compiler.sizes == []
+        assert upright_evaluate(run.path, *OPTIONS, "--compile") == (0, "")
+    assert 0 < len(compiler.sizes) <= 2
+    plain, compiled = recorded()
+    assert compiled.measured == plain.measured
+    assert compiled.evaluation == plain.evaluation | {"compile": True}
 
 
 def test_training_seconds_are_those_of_the_last_checkpoint(run, upright_evaluate):

@@ -32,6 +32,7 @@ CHANGED: dict[str, Any] = {
     "resize": 9,
     "center_crop": 8,
     "precision": "float16",
+    "compile": True,
 }
 TAKEN = {"split", "resize", "center_crop", "precision"}
 """Data and network of a state are taken already: it looks at them themselves."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cheap_compiler import compiled_cheaply
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import evaluate
 from upright.attacks import RefiningSearch, parse_attack
@@ -23,6 +24,7 @@ from upright.measure import (
     measure_run,
 )
 from upright.measure.run import questions_of, state_name
+from upright.models import Compiled, InHalfPrecision
 from upright.records import Record
 from upright.sources import load_locator
 from upright.space import PAPER
@@ -32,6 +34,12 @@ from upright.workers.task import folder_of, measure_task
 
 CPU, GRID, DATA = torch.device("cpu"), "grid-3x3x3", "npz:colours.npz"
 FILL = "reflection"
+
+
+@pytest.fixture
+def compiler():
+    with compiled_cheaply() as found:
+        yield found
 
 
 @pytest.fixture
@@ -118,6 +126,54 @@ def test_a_model_is_evaluated_in_the_precision_of_the_settings_and_recorded_as_i
     exact = loaded.model(colours().as_float())
     assert not torch.equal(answers.float(), exact)
     torch.testing.assert_close(answers.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_a_model_is_compiled_where_that_is_asked_and_the_record_says_so(folders, compiler):
+    path = folders["cls"]
+    plain, compiled = (
+        measure(load(str(path), DATA, Question.of([GRID], compile=each), device=CPU))
+        for each in (False, True)
+    )
+    assert compiler.sizes
+    assert compiled.record.measured == plain.record.measured
+    assert compiled.record.recipe == plain.record.recipe
+    assert compiled.record.evaluation == plain.record.evaluation | {"compile": True}
+    assert compiled.record.key != plain.record.key
+
+
+def test_a_state_is_of_a_compiled_model_or_of_the_model_as_it_is(folders, compiler):
+    loaded = load(str(folders["cls"]), DATA, Question.of([GRID]), device=CPU)
+    measure(loaded, state=Path("state"))
+    asked = replace(loaded, question=replace(loaded.question, compile=True))
+    with pytest.raises(ValueError, match="belongs to another evaluation"):
+        measure(asked, state=Path("state"))
+    assert compiler.sizes == []
+
+
+def test_each_network_of_two_is_compiled(folders, compiler):
+    name = f"stn-plus:{folders['loc']},{folders['cls']}"
+    found = measure(load(name, DATA, Question.of([GRID], compile=True), device=CPU, recorded=False))
+    networks = [each for each in found.loaded.model.modules() if isinstance(each, Compiled)]
+    assert len(networks) == 2
+    assert compiler.sizes
+
+
+def test_kernels_of_a_network_s_own_are_left_alone(folders, compiler, monkeypatch):
+    question = Question.of([GRID], precision="bfloat16", compile=True)
+    loaded = load(str(folders["cls"]), DATA, question, device=CPU)
+    assert isinstance(measure(loaded).loaded.model, Compiled)
+    assert compiler.sizes
+    monkeypatch.setattr(InHalfPrecision, "has_kernels", True)  # as on a GPU
+    assert not isinstance(measure(loaded).loaded.model, Compiled)
+
+
+@pytest.mark.parametrize("name", ["net.pt", "net.pt2", "tta-2:net.pt"])
+def test_what_a_file_computes_is_not_compiled(folders, name):
+    network, images = load_network(folders["cls"]).eval(), colours().as_float()[:2]
+    torch.jit.save(torch.jit.trace(network, images), "net.pt")
+    torch.export.save(torch.export.export(network, (images,)), "net.pt2")
+    with pytest.raises(ValueError, match="as its file says, and is not compiled; leave out"):
+        load(name, DATA, Question.of([GRID], compile=True), device=CPU)
 
 
 def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():

@@ -128,6 +128,7 @@ def test_only_what_was_asked_as_it_asks_fills_its_cells(changes):
     assert {cell.verdict for cell in cells([other]).values()} == {"missing"}
     assert with_reported(other, paper=TURNS).reported == {}
     assert evaluated_as_in_the_paper(TURNS, record().evaluation)
+    assert evaluated_as_in_the_paper(TURNS, record().evaluation | {"compile": True})
     assert not evaluated_as_in_the_paper(INVARIANCE, record().evaluation)
 
 

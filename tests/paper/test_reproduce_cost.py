@@ -65,6 +65,9 @@ def test_nothing_is_guessed_from_another_precision():
     record = made_up_record(half.plan, GRID, train_seconds=40.0, evaluate_seconds=5.0)
     cost = cost_of(half, [STAR, replace(record, evaluation={"precision": "float16"})], GPU)
     assert (cost.train, cost.evaluate, cost.basis) == (40.0, 5.0, "measured")
+    compiled = {"precision": "float16", "compile": True}
+    cost = cost_of(half, [STAR, replace(record, evaluation=compiled)], GPU)
+    assert (cost.train, cost.basis) == (40.0, "extrapolated")
     cost = cost_of(half, [STAR, record], GPU)  # as `upright evaluate` does it: in float32
     assert (cost.train, cost.basis) == (40.0, "extrapolated")
 

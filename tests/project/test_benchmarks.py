@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from cheap_compiler import compiled_cheaply
 from made_up_records import made_up_record
 from upright import Pose, evaluate, warp
 from upright.data import load_data
@@ -278,13 +279,16 @@ def test_what_photographs_cost_is_measured(
 ) -> None:
     threads = torch.get_num_threads()
     try:
-        load(name).main(["--tiny", *options, "--json", str(tmp_path / "figures.json")])
+        with compiled_cheaply(side=32) as compiler:  # the real one is slow, and not what is tested
+            load(name).main(["--tiny", *options, "--json", str(tmp_path / "figures.json")])
     finally:
         torch.set_num_threads(threads)
+    assert bool(compiler.sizes) is (name == "gpu_photographs")
     assert "ratio" in capsys.readouterr().out
     figures = json.loads((tmp_path / "figures.json").read_text())
     costs = figures.get("evaluations") or figures["costs"]
     assert len(costs) >= 4
+    assert [each["compiled"] for each in figures.get("steps", ())] in ([False, True], [])
     # Natural, a grid of three, and the looks at the model before.
     assert all(each["passes"] >= 4 * 2 for each in costs)
 

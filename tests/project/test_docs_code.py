@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import upright
+from cheap_compiler import compiled_cheaply
 from markdown_code import PAGES, ROOT, blocks, commands, run_code, run_page, same_output
 from upright import RegularizedLoss
 from upright.attacks import ATTACKS, parse_attack
@@ -45,7 +46,8 @@ def _own_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
     monkeypatch.syspath_prepend(str(EXTEND))
     monkeypatch.chdir(tmp_path)
-    with torch.random.fork_rng():
+    # What a page compiles takes no time: ``Compiled`` has tests of its own.
+    with torch.random.fork_rng(), compiled_cheaply():
         yield
     for file in EXTEND.glob("*.py"):
         sys.modules.pop(file.stem, None)

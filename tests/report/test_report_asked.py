@@ -75,7 +75,9 @@ def test_every_setting_of_an_evaluation_has_words_or_does_not_matter() -> None:
 
 
 def test_what_differs_in_several_ways_or_is_not_known_here_is_said_in_full() -> None:
-    both = asked(PLAIN, top=5, fill="border", newer=[1], precision="float16", seed=7, limit=300)
+    both = asked(
+        PLAIN, top=5, fill="border", newer=[1], precision="float16", compile=True, limit=300
+    )
     assert unlike_the_paper(both) == "top-5; border fill; newer [1]"
     assert unlike_the_paper(asked(PLAIN, space={"max_dx": "x"})) == "other poses"
 

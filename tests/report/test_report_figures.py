@@ -80,6 +80,7 @@ def test_a_record_of_another_setting_is_in_no_figure(stranger):
         record("std*", recipe={"seed": 3}),
         record("std*", recipe={"precision": "bfloat16"}),
         record("std*", {"precision": "float16", "seed": 7}),
+        record("std*", {"compile": True}),
         record("std*", {"limit": 10_000, "resize": None}),  # the digest says that it is all
         from_json(to_json(record("std*", {"space": FIRST}))),
         record("LocNet(black)"),

@@ -167,6 +167,9 @@ class Evaluate:
     precision: Precision = "float32"
     """Of the network. float16 is faster on a GPU, the more so for networks of this project, and
     nearer to float32 than bfloat16, which has the range that some networks need."""
+    compile: bool = False
+    """Let PyTorch compile the network, but for one of this project with kernels of its own. The
+    first batches wait for the compiler, all others take less: it pays in long evaluations."""
     batch_size: _Number = None
     """At most N images at once; chosen by their size, and halved where they do not fit."""
     device: _Name = None
@@ -350,6 +353,7 @@ class Evaluate:
             canvas=self.canvas,
             view=self._view,
             precision=self.precision,
+            compile=self.compile,
             seed=self.seed,
             top=self.top,
             include_identity=self.include_identity,

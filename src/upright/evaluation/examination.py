@@ -36,7 +36,7 @@ from upright.fooled import pack_bits
 from upright.pose import Pose
 from upright.ranks import Ranks
 from upright.space import Space
-from upright.tiles import Room, images_at_once, images_on_a_gpu
+from upright.tiles import Room, usual_batch
 from upright.uniform import ByPlace
 from upright.warp import Resampling, warp
 
@@ -109,12 +109,13 @@ class Examination:
         """Look at the model's first answers, and set how many images it gets at once."""
         self.space = self.question.space_for(chunk.images)
         images = sent(chunk.images[:_FIRST], self._device(chunk))
-        self.predictor.room = Room(self.predictor.room.batch_size or _batch_size(images))
+        self.predictor.room = Room(self.predictor.room.batch_size or usual_batch(images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         still = self.question.space.zeros(1)
         first = _on_canvas(images, self.question)
         _check_identity(first, still, self.question)
-        few = self.move(first, still)
+        # In the form of all that follows: a compiled model would be compiled for another, too.
+        few = self.predictor.as_shown(self.move, first)(first, still)
         logits = self.predictor.peek(few)
         places = self._places(chunk)
         checks.check_numbers(logits, lambda at: named_image(int(places[at[0]]), still[0]))
@@ -311,8 +312,3 @@ def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
         return torch.allclose(kept, answers, rtol=0.02, atol=0.02)
     largest = kept[kept.isfinite()].abs().max() if kept.isfinite().any() else 0.0
     return torch.allclose(kept, answers, rtol=0, atol=_ROUNDING * float(largest))
-
-
-def _batch_size(images: Tensor) -> int:
-    """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
-    return images_on_a_gpu(images) if images.is_cuda else images_at_once(images, 128)

@@ -53,6 +53,8 @@ class Question:
     """The side of the square that is cut out of images then, in pixels."""
     precision: Precision = "float32"
     """Of the network."""
+    compile: bool = False
+    """Whether the network is compiled, which rounds its sums otherwise."""
 
     def __post_init__(self) -> None:
         check_at_least_1(limit=self.limit, sample=self.sample, top=self.top, view=self.view)
@@ -139,12 +141,12 @@ class Question:
         return 0 if self.seed is None else _draw(torch.Generator().manual_seed(self.seed))
 
 
-LATER = later_defaults(Question, "top", "include_identity", "view", "sample")
+LATER = later_defaults(Question, "top", "include_identity", "view", "sample", "compile")
 """What the first states and records do not have, with what they had."""
 
 _RECORDED = (
     *("space", "split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas"),
-    *("view", "precision", "seed", "top", "include_identity", "sample"),
+    *("view", "precision", "seed", "top", "include_identity", "sample", "compile"),
 )
 
 

@@ -27,7 +27,7 @@ from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
 from upright.evaluation.time_limit import TimeLimit
 from upright.fooled import FooledPoses
-from upright.modes import climbing
+from upright.modes import climbing, out_of_reach
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
@@ -165,6 +165,7 @@ def examine(
     with (
         _bar(progress, part.count(data), question) as advance,
         climbing(),
+        out_of_reach(model),
     ):
         predictor = Predictor(model, Room(batch_size or 0), advance)
         examination = Examination(question, predictor, _move(oracle, question), kept, files)

@@ -20,10 +20,17 @@ from upright.data.registry import can_resize
 from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.evaluation.composed import each_network
+from upright.identity import is_from_file
 from upright.measure.classes import count_outputs, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
-from upright.models import can_fuse, in_half_precision, lay_channels_last
+from upright.models import (
+    Compiled,
+    InHalfPrecision,
+    can_fuse,
+    in_half_precision,
+    lay_channels_last,
+)
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
@@ -102,6 +109,11 @@ def load(
             f"{model} is computed as its file says, and not in {question.precision}; leave out "
             "--precision, or convert the file"
         )
+    if question.compile and is_from_file(found.network):
+        raise ValueError(
+            f"{model} is computed as its file says, and is not compiled; leave out --compile, or "
+            "give the network itself, as FILE.py:FACTORY"
+        )
     whole = found.preprocess | preprocess
     network = found.model(preprocess, device=device)
     guest = None
@@ -141,7 +153,7 @@ class Measured:
     """A finished evaluation, and what was evaluated."""
 
     loaded: Loaded
-    """With the model in the precision in which it was evaluated."""
+    """With the model in the precision in which it was evaluated, and compiled if it was."""
     evaluation: Evaluation
 
     @property
@@ -176,6 +188,8 @@ def measure(
 ) -> Measured:
     """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
     model = in_precision(loaded.question, loaded.model)
+    if loaded.question.compile:
+        model = _compiled(model, batch_size)
     evaluation = examine(
         model,
         loaded.data,
@@ -236,6 +250,17 @@ def in_precision(question: Question, model: Model) -> Model:
         return in_half_precision(network, precision)
 
     return each_network(model, in_half)
+
+
+def _compiled(model: Model, batch_size: int | None) -> Model:
+    """Give the model with each of its networks compiled, but for those with kernels of ours."""
+
+    def compiled(network: Model) -> Model:
+        if isinstance(network, InHalfPrecision) and network.has_kernels:
+            return network
+        return Compiled(network, batch_size=batch_size)
+
+    return each_network(model, compiled)
 
 
 def _is_on_gpu(network: nn.Module) -> bool:

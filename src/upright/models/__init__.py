@@ -1,7 +1,8 @@
 """Networks: one for each file, normalisation inside."""
 
+from upright.models.compiled import Compiled, settle_compiler
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
-from upright.models.precision import in_half_precision, lay_channels_last
+from upright.models.precision import InHalfPrecision, in_half_precision, lay_channels_last
 from upright.models.registry import (
     NETWORKS,
     build_network,
@@ -13,8 +14,10 @@ from upright.models.resnet import ResNet, resnet
 
 __all__ = [
     "NETWORKS",
+    "Compiled",
     "FusedResNet",
     "FusedTraining",
+    "InHalfPrecision",
     "ResNet",
     "build_network",
     "can_fuse",
@@ -24,4 +27,5 @@ __all__ = [
     "network",
     "network_forms",
     "resnet",
+    "settle_compiler",
 ]

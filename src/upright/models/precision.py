@@ -54,6 +54,11 @@ class InHalfPrecision(nn.Module):
         with torch.autocast(images.device.type, self._dtype):
             return self.model(images)
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels of ``fused`` stand in for the model."""
+        return self._fused is not None
+
     def get_extra_state(self) -> str:
         """Answers depend on the precision as on weights: one stored evaluation has one of both."""
         return self.precision

@@ -13,8 +13,9 @@ A record fills a cell when all of this holds:
   with the higher decisive accuracy is shown, for all metrics (``judge.py``). Networks of other
   kinds, which are trained without a penalty, have the same sizes.
 - **The evaluation** is asked what the paper asks (``Paper.question``): poses, fill, resampling and
-  canvas; of the metric's name in the record. Its precision and the seed of its draws do not matter;
-  but weights that were rounded for the zoo are no longer what the recipe gives.
+  canvas; of the metric's name in the record. Its precision, whether the network was compiled, and
+  the seed of its draws do not matter; but weights that were rounded for the zoo are no longer what
+  the recipe gives.
 - **Two networks together** are the classifier, of any of the sizes of batch, behind a LocNet of the
   usual one, both of one seed. The attack has the LocNet's fill: it was trained to look at nothing
   else. A record of a pair fills no cell of its classifier, nor the other way round.
@@ -149,7 +150,7 @@ def evaluated_as_in_the_paper(
     The whole set is known by its digest. A LocNet's ``fill`` takes the place of the paper's.
     """
     asked = _asked(paper) if fill is None else _asked(paper) | {"fill": fill}
-    others = {"weights", *LATER} - asked.keys()
+    others = {"weights", *LATER} - {"compile"} - asked.keys()
     return evaluation.items() >= asked.items() and not others & evaluation.keys()
 
 

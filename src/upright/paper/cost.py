@@ -191,8 +191,12 @@ def _images(task: Task, records: Iterable[Record]) -> int | None:
 
 
 def _has_measured(record: Record, question: Question) -> bool:
-    precision = record.evaluation.get("precision")
-    return set(question.attacks) <= set(record.measured) and precision == question.precision
+    asked = record.evaluation
+    way = (asked.get("precision"), asked.get("compile", False))
+    return set(question.attacks) <= set(record.measured) and way == (
+        question.precision,
+        question.compile,
+    )
 
 
 @cache

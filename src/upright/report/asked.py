@@ -35,8 +35,8 @@ _PAPER = {
     "weights": None,
 }
 """What the paper asked; a test compares the defaults of the settings."""
-_ANY = ("precision", "seed")
-"""Of the network's numbers and of the draws: another one asks the same."""
+_ANY = ("precision", "compile", "seed")
+"""How the network rounds, and of the draws: another one asks the same."""
 _WORDS = {
     "top": "top-{}",
     "include_identity": "identity included",

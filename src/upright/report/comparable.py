@@ -1,9 +1,9 @@
 """Which records may stand in one figure: a figure varies the objective, so all else is the same.
 
-The setting of a record is all of its recipe and of its evaluation but the objective, the seed and
-the precision. A shorter schedule, other poses or rounded weights are another setting: not another
-point of the same curve. A record of two networks together, or of a model that was not trained here,
-is of another kind, and in no figure.
+The setting of a record is all of its recipe and of its evaluation but the objective, the seed,
+the precision and whether the network was compiled. A shorter schedule, other poses or rounded
+weights are another setting: not another point of the same curve. A record of two networks together,
+or of a model that was not trained here, is of another kind, and in no figure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
     "whole_recipe",
 ]
 
-_VARIED = ("objective", "seed", "precision")
+_VARIED = ("objective", "seed", "precision", "compile")
 
 
 def comparable(records: Iterable[Record]) -> tuple[Record, ...]:

@@ -20,6 +20,7 @@ from upright.models import (
     FusedTraining,
     ResNet,
     can_fuse,
+    settle_compiler,
 )
 from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
@@ -147,7 +148,7 @@ class Learner:
             return fused, FusedResNet(model, layers=fused.layers)
         forward = InPrecision(self.model, self.recipe.precision)
         if self.speed.compile:
-            _settle_compiler()
+            settle_compiler()
             return cast(Model, torch.compile(forward, dynamic=False)), None
         return forward, None
 
@@ -160,7 +161,7 @@ class Learner:
         teacher = InPrecision(network, self.recipe.precision).eval()
         if not self.speed.compile:
             return teacher
-        _settle_compiler()
+        settle_compiler()
         return cast(Model, torch.compile(teacher, dynamic=False))
 
     def make_ready(self) -> None:
@@ -343,16 +344,6 @@ def seeding_on(device: torch.device) -> Callable[[int], object]:
         index = torch.cuda.current_device() if device.index is None else device.index
         generators.append(torch.cuda.default_generators[index])
     return lambda seed: [generator.manual_seed(seed) for generator in generators]
-
-
-def _settle_compiler() -> None:
-    """Room for the shapes of all runs of a process, which share what was compiled; and no advice.
-
-    The compiler advises to round the inputs of products to TF32. Which precision a run has is its
-    recipe's to say.
-    """
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
 
 
 class InPrecision(nn.Module):
