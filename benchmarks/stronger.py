@@ -1,19 +1,20 @@
 """Networks that are stronger than the paper's: what each change of its recipe adds.
 
     python benchmarks/stronger.py ablation --runs runs/stronger
-    python benchmarks/stronger.py "together:first 2" large --final --seeds 3
+    python benchmarks/stronger.py "together:first 2" large --final --seeds 3 --means mirror seeds
 
 An experiment is a function that gives recipes by name. Without ``--final`` each is trained on nine
 tenths of the training images and measured on the tenth that was held out, which is what to choose
 by. With it, what was chosen is trained on all training images and measured on the test set. The
 records go to ``stronger/held-out.jsonl`` and ``stronger.jsonl`` of the folder of results, where
-reports read the second alone. The same command continues where it was stopped.
+reports read the second alone. Means of answers, over mirror images or of all seeds, train nothing
+more. The same command continues where it was stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,9 @@ from upright.evaluation import Question
 from upright.objective import Objective
 from upright.record_files import append, read
 from upright.records import Record
-from upright.train import Recipe
+from upright.train import Mean, Plan, Recipe
 from upright.train.checkpoint import with_teacher_digest
+from upright.tta import Averaging
 from upright.workers import LocalEngine, Task
 
 Recipes = dict[str, Recipe]
@@ -147,6 +149,14 @@ def seeded(recipes: Recipes, seeds: int) -> Iterator[tuple[str, Recipe]]:
             yield name, replace(recipe, seed=seed)
 
 
+def means(text: str, seeds: Sequence[Recipe]) -> Iterator[Mean]:
+    """Give the means that a text asks for, of runs that differ by their seed alone."""
+    of_all, over = text.startswith("seeds"), text.removeprefix("seeds").removeprefix("+")
+    averaging = Averaging.parse(over) if over else None
+    for members in [tuple(seeds)] if of_all else [(each,) for each in seeds]:
+        yield Mean(members=members, over=averaging)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stronger:
     """Train and measure experiments."""
@@ -158,6 +168,9 @@ class Stronger:
     final: bool = False
     """Train on all training images, and measure on the test set."""
     seeds: int = 1
+    means: tuple[str, ...] = ()
+    """Measure means of answers as well: ``mirror`` (see ``upright.tta``) for that of an image and
+    its mirror image, ``seeds`` for that of all seeds, ``seeds+mirror`` for both at once."""
     together: int = 4
     """How many runs train side by side."""
     steps: int | None = None
@@ -171,18 +184,18 @@ class Stronger:
 
     def __call__(self) -> None:
         """Make what is missing, and show all."""
-        named = {recipe: name for name, recipe in self._recipes()}
-        names = {recipe.hash: name for recipe, name in named.items()}
+        named = {plan: name for name, plan in self._plans()}
+        names = {plan.hash: name for plan, name in named.items()}
         question = Question(split="test" if self.final else "held-out")
         tasks = [
             Task(
-                plan=recipe,
+                plan=plan,
                 attacks=self.attacks,
                 question=question,
                 test_images=self.test_images,
             )
-            for recipe in named
-            if not self._is_done(recipe)
+            for plan in named
+            if not self._is_done(plan)
         ]
         engine = LocalEngine(
             runs=self.runs, device=torch.device(self.device), together=self.together
@@ -192,6 +205,15 @@ class Stronger:
             print(f"failed: {failure.task}: {failure.reason}")
         print(f"{time.perf_counter() - began:.0f} s")
         Console().print(self._table(names))
+
+    def _plans(self) -> Iterator[tuple[str, Plan]]:
+        seeds: dict[str, list[Recipe]] = {}
+        for name, recipe in self._recipes():
+            seeds.setdefault(name, []).append(recipe)
+            yield name, recipe
+        for name, every in seeds.items():
+            for text in self.means:
+                yield from ((f"{name}, mean of {text}", mean) for mean in means(text, every))
 
     def _recipes(self) -> Iterator[tuple[str, Recipe]]:
         for asked in self.experiments:
@@ -213,8 +235,8 @@ class Stronger:
     def _records(self) -> tuple[Record, ...]:
         return read(self._file).records if self._file.exists() else ()
 
-    def _is_done(self, recipe: Recipe) -> bool:
-        its = [each.measured for each in self._records() if each.recipe_hash == recipe.hash]
+    def _is_done(self, plan: Plan) -> bool:
+        its = [each.measured for each in self._records() if each.recipe_hash == plan.hash]
         return set(self.attacks) <= {name for measured in its for name in measured}
 
     def _keep(self, names: dict[str, str], record: Record) -> None:

@@ -29,7 +29,7 @@ from upright.later import (
 from upright.record_files import read_folder
 from upright.records import from_json
 from upright.train import Recipe, RunDirectory
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 
 ROOT = Path(__file__).parents[1]
 

@@ -186,7 +186,7 @@ NAMES_OF_MODELS = {
     "timm:net.onnx": "timm:NAME",
     "zoo:svhn/net.pt": "zoo:DATASET/NAME",
     "stn-plus:loc,net.onnx": "stn-plus:LOCNET,CLASSIFIER",
-    "tta-10:timm:net.pt2": "tta-10:MODEL or tta-grid-3x3x5:MODEL",
+    "tta-10:timm:net.pt2": "tta-10:MODEL, tta-grid-3x3x5:MODEL or tta-mirror:MODEL",
     "runs/net.v2": "RUN-DIRECTORY",
     "nets.onnx:make": "package.module:FACTORY",
     "a:b.onnx": "FILE.onnx",

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 
 from rigid_spaces import rigid
 from upright import PAPER, GridSearch, Pose, SpatialPGD, evaluate, tta, warp
-from upright.models import build_network
+from upright.evaluation.composed import each_network
+from upright.identity import Identity
+from upright.models import build_network, in_half_precision
 from upright.sources import load_model, model_names
+from upright.tta import Averaging
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +135,86 @@ def test_a_prefix_to_any_models_name_averages_it(
     images = noise(2)
     assert torch.equal(found(images), expected(images))
     assert any(form.startswith("tta-10:MODEL") for form in model_names())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["mirror", "10", "1+mirror", "grid-3x3x5", "grid-775+mirror", "grid-3x1@shift(1px)+mirror"],
+)
+def test_an_averaging_is_its_text(text: str) -> None:
+    averaging = Averaging.parse(text)
+    assert str(averaging) == text
+    assert Averaging.parse(str(averaging)) == averaging
+    model, images = network(), noise(2)
+    assert torch.equal(averaging(model)(images), tta(model, text)(images))
+    asked = [*_asked_about(averaging, images)]
+    assert len(asked) == averaging.answers
+
+
+def _asked_about(averaging: Averaging, images: Tensor) -> list[Tensor]:
+    seen: list[Tensor] = []
+
+    def model(shown: Tensor) -> Tensor:
+        seen.append(shown)
+        return torch.zeros(len(shown), 2)
+
+    averaging(model)(images)
+    return seen
+
+
+def test_mirrored_each_pose_is_seen_with_left_and_right_exchanged_too() -> None:
+    images = noise(2)
+    still, other = _asked_about(Averaging.parse("mirror"), images)
+    assert torch.equal(still, images)
+    assert torch.equal(other, images.flip(-1))
+    seen = _asked_about(Averaging.parse("grid-3x1@shift(2px)+mirror"), images)
+    moved = [warp(images, Pose.of(dx=dx)) for dx in (-2.0, 0.0, 2.0)]
+    wanted = [view for one in moved for view in (one, one.flip(-1))]
+    torch.testing.assert_close(torch.stack(seen), torch.stack(wanted))
+
+
+def test_a_mirrored_model_answers_alike_to_an_image_and_its_mirror_image() -> None:
+    model, images = tta(network().double(), "mirror"), noise(3).double()
+    torch.testing.assert_close(model(images), model(images.flip(-1)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("upside", "no 'upside' to average over; give a number"),
+        ("mirror+10", r"mirror\+10"),
+        ("+mirror", "there is no '' to average over"),
+        ("0", "at least 1"),
+        ("grid-3x3", "needs a count"),
+        ("5@", "space"),
+        ("s-pgd", "or mirror"),
+    ],
+)
+def test_what_is_no_averaging_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Averaging.parse(text)
+
+
+def test_states_of_other_poses_are_of_another_model() -> None:
+    model = network()
+    texts = ("mirror", "3", "4", "4+mirror", "grid-2x2x3")
+    known = {Identity.of(tta(model, text)) for text in texts}
+    known |= {Identity.of(tta(model, 3, seed=1)), Identity.of(tta(model, 3, fill="border"))}
+    assert len(known) == 7
+
+
+def test_in_half_precision_images_are_moved_as_without() -> None:
+    seen: list[torch.dtype] = []
+
+    class Noting(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images.dtype)
+            return images.mean((2, 3))
+
+    images = noise(2)
+    half = each_network(tta(Noting(), "3+mirror"), lambda net: in_half_precision(net, "bfloat16"))
+    assert half(images).dtype == torch.float32
+    assert set(seen) == {torch.float32}
 
 
 def test_a_grid_that_does_not_fit_the_space_is_named(tmp_path: Path) -> None:

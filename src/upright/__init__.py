@@ -15,6 +15,7 @@ from upright.attacks import (
     parse_attack,
 )
 from upright.checks import SuspiciousInput
+from upright.ensemble import ensemble
 from upright.evaluation import AttackResult, Evaluation, FooledPoses, evaluate
 from upright.normalised import Normalised
 from upright.objective import LossTerms, Objective, RegularizedLoss, name_penalty
@@ -51,6 +52,7 @@ __all__ = [
     "SuspiciousInput",
     "WorstCase",
     "__version__",
+    "ensemble",
     "evaluate",
     "load_model",
     "name_penalty",

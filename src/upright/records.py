@@ -93,7 +93,8 @@ class Record:
     """Of the training; of a guest, 0."""
     recipe: dict[str, Any]
     """Of two networks together: ``locnet`` and ``classifier``, each a recipe, and ``oracle``. Of a
-    guest: its ``name``, its ``source`` and the ``weights_digest``."""
+    mean: its ``members``, each of these or a recipe, and what it is ``over``. Of a guest: its
+    ``name``, its ``source`` and the ``weights_digest``."""
     recipe_hash: str
     evaluation: dict[str, Any]
     """What was asked: part of the data, poses, warp, seed of the attacks."""
@@ -149,9 +150,12 @@ class Record:
             raise ValueError(f"finished has no time zone: {self.finished}")
 
     @property
-    def of_two(self) -> bool:
-        """Whether it is of a LocNet and the classifier behind it, and of neither alone."""
-        return "locnet" in self.recipe
+    def of_several(self) -> bool:
+        """Whether it is of what is made of networks, and of none of them alone.
+
+        A LocNet and the classifier behind it, or a mean.
+        """
+        return "locnet" in self.recipe or "members" in self.recipe
 
     @property
     def is_guest(self) -> bool:
@@ -160,8 +164,8 @@ class Record:
 
     @property
     def is_oracle(self) -> bool:
-        """Whether these two read the attack's own pose, and are no defence."""
-        return self.of_two and self.recipe.get("oracle") is not False
+        """Whether it is of two networks that read the attack's own pose, and are no defence."""
+        return "locnet" in self.recipe and self.recipe.get("oracle") is not False
 
     @property
     def trained_on(self) -> str:

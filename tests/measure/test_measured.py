@@ -26,9 +26,10 @@ from upright.measure import (
 from upright.measure.run import questions_of, state_name
 from upright.models import Compiled, InHalfPrecision
 from upright.records import Record
-from upright.sources import load_locator
+from upright.sources import load_locator, load_model
 from upright.space import PAPER
-from upright.train import Pair, RunDirectory, load_network, train
+from upright.train import Mean, Pair, RunDirectory, load_network, train
+from upright.train.any_plan import plan_from_json
 from upright.workers import Task
 from upright.workers.task import folder_of, measure_task
 
@@ -51,6 +52,7 @@ def folders(tmp_path, monkeypatch):
     recipes = {
         "cls": tiny_recipe(data=DATA, objective="std*"),
         "loc": tiny_recipe(data=DATA, objective=f"LocNet({FILL})"),
+        "other": tiny_recipe(data=DATA, objective="std*", seed=1),
     }
     found = {name: folder_of(recipe, Path("runs")) for name, recipe in recipes.items()}
     for name, recipe in recipes.items():
@@ -94,6 +96,34 @@ def test_an_oracle_by_name_and_as_a_task_have_one_record(folders):
     data = colours()
     found = evaluate(model, (data.images, data.labels), attacks=[GRID], fill=FILL)
     assert by_task.measured[GRID] == found.attacks[GRID].accuracy
+
+
+@pytest.mark.parametrize("form", ["tta-mirror:{0}", "mean:{0},{1}", "tta-4:mean:{0},{1}"])
+def test_a_mean_by_name_and_as_a_task_have_one_record(folders, form):
+    name = form.format(folders["cls"], folders["other"])
+    by_name = measure(load(name, DATA, Question.of([GRID], only_accuracy=True), device=CPU))
+    plan = plan_from_json(by_name.record.recipe)
+    assert isinstance(plan, Mean)
+    task = Task(plan=plan, attacks=(GRID,))
+    (by_task,) = measure_task(task, Path("runs"), device=CPU)
+    assert timeless(replace(by_name.record, recipe=plan.as_json())) == timeless(by_task)
+    assert by_task.of_several
+    assert not by_task.is_guest
+    assert (by_task.recipe_hash, by_task.steps) == (plan.hash, plan.total_steps)
+    data = colours()
+    found = evaluate(load_model(name), (data.images, data.labels), attacks=[GRID])
+    assert by_task.measured[GRID] == found.attacks[GRID].accuracy
+
+
+def test_the_mean_of_a_guest_is_a_guest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_as_npz(colours(), tmp_path / "colours.npz")
+    code = "import torch\ndef make():\n    return lambda images: images.mean((2, 3))\n"
+    (tmp_path / "mine.py").write_text(code)
+    name = "tta-mirror:mine.py:make"
+    record = measure(load(name, DATA, Question.of([GRID]), device=CPU)).record
+    assert record.is_guest
+    assert record.method == name
 
 
 def test_a_run_that_was_stopped_is_measured_but_not_recorded(folders):

@@ -18,7 +18,8 @@ from upright.paper.differences import UNTOLD, WORDS
 from upright.paper.leaderboard import leaderboard, leaderboards, measured_rows, reported_rows
 from upright.records import Record, Reported
 from upright.report.model import Estimate, Standing, TrainingTime
-from upright.train import Pair, Recipe
+from upright.train import Mean, Pair, Recipe
+from upright.tta import Averaging
 
 CSV = Path(__file__).parents[2] / "src" / "upright" / "paper" / "invariance.csv"
 SCORES = {"nat": 0.9, "grid-775": 0.7}
@@ -175,6 +176,23 @@ def test_what_the_paper_reports_is_its_best(dataset: str, name: str) -> None:
     first, *_ = reported_rows(INVARIANCE, dataset)
     assert first.attacked.mean == pytest.approx(max(scores) / 100)
     assert (first.source, first.seeds, first.training) == ("Yang et al. 2019", 5, None)
+
+
+def test_a_mean_counts_all_members_and_every_answer_over_sets_of_seeds() -> None:
+    recipe = paper_recipe("cifar10", "std*")
+    alone = made_up_record(recipe, {"nat": 0.9, "grid-775": 0.5})
+    over = Averaging.parse("mirror")
+    means = [
+        Mean(members=tuple(replace(recipe, seed=seed) for seed in seeds), over=over)
+        for seeds in ((0, 1, 2), (3, 4, 5))
+    ]
+    records = [made_up_record(mean, {"nat": 0.9, "grid-775": 0.6}) for mean in means]
+    together, single = ours(alone, *records)
+    assert (together.networks, together.seeds) == (("3 x resnet32",), 2)
+    assert together.method == "mean(3 x std*; mirror)"
+    assert together.recipe == ("as the paper's",)
+    assert together.parameters == 3 * single.parameters
+    assert together.operations == 6 * single.operations
 
 
 def test_two_networks_count_together_and_own_code_is_not_run(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from upright.paper.needs import figure_recipes, table_needs
 from upright.paper.tables import fill_tables, select
 from upright.penalties import KL
 from upright.report.comparable import comparable
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 NETWORKS = ("GRN", "ETN", "STN")

@@ -27,7 +27,7 @@ from upright.record_files import RecordFolder, append, read
 from upright.report.comparable import comparable, comparable_times
 from upright.report.runs import group_runs
 from upright.train import Pair
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 from upright.workers import Task
 from upright.zoo import Card
 
@@ -187,7 +187,7 @@ def test_a_record_of_a_pair_names_both_recipes_and_is_read_as_it_was(tmp_path, m
     assert not append(tmp_path / "records.jsonl", record, once=True)
     assert read(tmp_path / "records.jsonl").records == (record,)
     assert plan_from_json(record.recipe) == pair
-    assert record.of_two
+    assert record.of_several
     assert record.is_oracle == pair.oracle
     line = json.loads((tmp_path / "records.jsonl").read_text())
     assert line["recipe"]["locnet"] == pair.locnet.as_json()

@@ -21,7 +21,7 @@ from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder, read
 from upright.sources import StnPlus, load_locator
 from upright.train import Pair, load_network
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 from upright.warp import warp
 from upright.workers import LocalEngine, Task, engine, perform
 

@@ -312,6 +312,17 @@ def test_what_is_combined_is_what_was_changed_alone(experiment: str) -> None:
     assert all(each.cosine for each in recipes)  # the most helpful change is in all of them
 
 
+def test_means_of_seeds_are_one_and_those_of_mirror_images_one_for_each_seed() -> None:
+    stronger = load("stronger")
+    asked = ("mirror", "seeds", "seeds+mirror")
+    jobs = stronger.Stronger(experiments=("antialiased",), seeds=3, means=asked, device="cpu")
+    plans = [plan for _, plan in jobs._plans()]
+    runs, mirrored, (mean, both) = plans[:3], plans[3:6], plans[6:]
+    assert [plan.members for plan in mirrored] == [(run,) for run in runs]
+    assert mean.members == both.members == tuple(runs)
+    assert [plan.answers for plan in (*mirrored, mean, both)] == [2, 2, 2, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("name", "millions"),
     [("mobilenet", 4.23), ("resnet50", 25.56), ("efficientnet_lite0", 4.65), ("vit_b16", 86.57)],

@@ -1,4 +1,4 @@
-"""A recipe and a pair of recipes are two cases of one thing, and callers need not tell which."""
+"""A recipe, a pair and a mean are cases of one thing, and callers need not tell which."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tiny_runs import tiny_recipe
 from upright.evaluation import Oracle
 from upright.evaluation.composed import each_network
 from upright.pose import Pose
-from upright.train import Pair, Plan, Recipe
-from upright.train.pair import plan_from_json
+from upright.train import Mean, Pair, Plan, Recipe
+from upright.train.any_plan import plan_from_json
 from upright.train.two_stage import RunLocator, StnPlus
+from upright.tta import Averaging
 
 
 def pair(*, oracle: bool = False, fill: str = "reflection") -> Pair:
@@ -25,7 +26,19 @@ def pair(*, oracle: bool = False, fill: str = "reflection") -> Pair:
     )
 
 
-PLANS = [tiny_recipe(), tiny_recipe(objective="LocNet(black)"), pair(), pair(oracle=True)]
+def mean(*members: Plan, over: str | None = "mirror") -> Mean:
+    return Mean(members=members, over=None if over is None else Averaging.parse(over))
+
+
+PLANS = [
+    tiny_recipe(),
+    tiny_recipe(objective="LocNet(black)"),
+    pair(),
+    pair(oracle=True),
+    mean(tiny_recipe()),
+    mean(tiny_recipe(), tiny_recipe(steps=3), over=None),
+    mean(pair(), pair(), over="grid-3x1@shift(1px)+mirror"),
+]
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
@@ -63,6 +76,65 @@ def test_a_pair_goes_by_its_classifier_and_is_attacked_as_its_locnet_was_trained
     assert both.method == "STN+(LocNet(reflection), std*)" + oracle * " oracle"
     text = f"{both.locnet.hash} {both.classifier.hash} {oracle}"
     assert both.hash == hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def test_a_mean_tells_its_members_and_what_it_is_over() -> None:
+    first, second = tiny_recipe(seed=1), tiny_recipe(seed=2)
+    alike = mean(first, second)
+    assert (alike.runs, alike.main) == ((first, second), second)
+    assert alike.method == "mean(2 x KL(rob, Wo-2); mirror)"
+    assert mean(first, tiny_recipe(objective="std*"), over=None).method == (
+        "mean(KL(rob, Wo-2), std*)"
+    )
+    assert mean(pair(), over="4").method == "mean(STN+(LocNet(reflection), std*); 4)"
+    hashes = {
+        plan.hash
+        for plan in (first, mean(first), mean(first, over="10"), mean(first, first), alike)
+    }
+    assert len(hashes) == 5
+    assert mean(pair()).locnet_fill == "reflection"
+    assert [mean(first, over=over).answers for over in ("mirror", "grid-2x1x3", "5+mirror")] == [
+        *(2, 6, 10)
+    ]
+
+
+def test_seeds_of_a_pair_have_to_fit_and_those_of_members_may_differ() -> None:
+    apart = Pair(
+        locnet=tiny_recipe(objective="LocNet(black)", seed=1),
+        classifier=tiny_recipe(objective="std*", seed=2),
+        oracle=False,
+    )
+    assert mean(tiny_recipe(seed=1), tiny_recipe(seed=2)).seeds_fit
+    assert (pair().seeds_fit, apart.seeds_fit, mean(apart).seeds_fit) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("members", "over", "reason"),
+    [
+        ([], "mirror", "needs a member"),
+        ([tiny_recipe()], None, "a mean of one is no mean"),
+        ([pair(oracle=True), pair()], None, "an oracle"),
+        ([pair(), pair(fill="black")], None, "the same fill"),
+    ],
+)
+def test_what_is_no_mean_is_refused(members: list[Plan], over: str | None, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        mean(*members, over=over)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"members": 3}, "not a mean of plans"),
+        ({"members": [3]}, "not a mean of plans"),
+        ({"over": 4}, "not a mean of plans"),
+        ({"over": "upside"}, "upside"),
+        ({"more": 1}, "not a mean of plans.*more"),
+    ],
+)
+def test_json_that_is_no_mean_is_refused(change: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        plan_from_json(mean(tiny_recipe()).as_json() | change)
 
 
 class Says(nn.Module):
@@ -108,3 +180,16 @@ def test_a_locator_of_one_s_own_is_left_as_it_is_and_a_plain_model_is_changed() 
         changed = each_network(model, lambda _: other)
         assert (changed.locator, changed.classifier) == (nowhere, other)
     assert each_network(classifier, lambda _: other) is other
+
+
+def test_networks_of_a_mean_are_asked_for_every_view_and_changed_each_by_itself() -> None:
+    images = torch.rand(2, 3, 8, 8)
+    networks = [nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval() for _ in range(2)]
+    members = tiny_recipe(seed=1), tiny_recipe(seed=2)
+    by_hand = [net(seen) for net in networks for seen in (images, images.flip(-1))]
+    model = mean(*members).joined(networks)
+    torch.testing.assert_close(model(images), torch.stack(by_hand).mean(0))
+    changed = each_network(model, nn.Module.double)
+    torch.testing.assert_close(changed(images.double()).float(), model.float()(images))
+    alone = mean(*members, over=None).joined(networks)
+    torch.testing.assert_close(alone(images), sum(net(images) for net in networks) / 2)

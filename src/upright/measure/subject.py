@@ -1,17 +1,19 @@
-"""Who is measured, as records tell it: a run that is finished, two together, or a guest."""
+"""Who is measured, as records tell it: a run that is finished, several together, or a guest."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from upright import zoo
 from upright.records import Origin
+from upright.sources.averaged import AVERAGED, MEAN
 from upright.sources.trained import STN_PLUS
-from upright.train import Checkpoint, Pair, Plan, RunDirectory
+from upright.train import Checkpoint, Mean, Pair, Plan, RunDirectory
+from upright.tta import Averaging
 from upright.zoo import Card
 
 __all__ = ["FinishedRun", "Subject", "is_run"]
@@ -37,12 +39,12 @@ class Subject(abc.ABC):
 
 @dataclass(frozen=True)
 class FinishedRun(Subject):
-    """What a record needs of a run that took all its steps, or of two that are used together."""
+    """What a record needs of a run that took all its steps, or of several used together."""
 
     plan: Plan
-    """What was trained: a recipe, or a pair of them."""
+    """What was trained."""
     seconds: float
-    """Of training, over all resumptions, of both where they are two."""
+    """Of training, over all resumptions, of all runs together."""
     beside: int | None = None
     """The most runs that trained side by side, this one included; None if unknown."""
     trained_by: tuple[Origin, ...] = ()
@@ -92,10 +94,27 @@ class FinishedRun(Subject):
         )
 
     @staticmethod
+    def mean(members: Sequence[FinishedRun], over: Averaging | None = None) -> FinishedRun:
+        """Take several as one, by the mean of their answers."""
+        besides = [each.beside for each in members if each.beside is not None]
+        known = all(each.trained_by for each in members)
+        return FinishedRun(
+            Mean(members=tuple(each.plan for each in members), over=over),
+            sum(each.seconds for each in members),
+            max(besides) if len(besides) == len(members) else None,
+            _each_once(each.trained_by for each in members) if known else (),
+            packed=any(each.packed for each in members),
+        )
+
+    @staticmethod
     def of_model(name: str) -> FinishedRun | None:
-        """The run, or the two runs, that a model by name is; None for a model from elsewhere."""
+        """The run, or the runs, that a model by name is; None for a model from elsewhere."""
         if not is_run(name):
             return None
+        if match := AVERAGED.fullmatch(name):
+            return FinishedRun.mean(_all_of([match[2]]), Averaging.parse(match[1]))
+        if match := MEAN.fullmatch(name):
+            return FinishedRun.mean(_all_of(match[1].split(",")))
         if name.startswith("zoo:"):
             return FinishedRun.of_card(zoo.card(name.removeprefix("zoo:")))
         if match := STN_PLUS.fullmatch(name):
@@ -123,8 +142,18 @@ class FinishedRun(Subject):
 
 def is_run(name: str) -> bool:
     """Whether a model by name was trained here, so that it is known by its recipe."""
+    if match := AVERAGED.fullmatch(name):
+        return is_run(match[2])
+    if match := MEAN.fullmatch(name):
+        return all(map(is_run, match[1].split(",")))
     is_known = name.startswith("zoo:") or STN_PLUS.fullmatch(name) is not None
     return is_known or Path(name).is_dir()
+
+
+def _all_of(names: Iterable[str]) -> list[FinishedRun]:
+    """Look at models by name, each of which is a run."""
+    found = [FinishedRun.of_model(name) for name in names]
+    return [each for each in found if each is not None]
 
 
 def _last(run: RunDirectory) -> Checkpoint:
@@ -141,7 +170,12 @@ def _last(run: RunDirectory) -> Checkpoint:
 
 def _trained_by(ends: Sequence[Checkpoint]) -> tuple[Origin, ...]:
     """What trained any of the runs; empty where that is unknown of one."""
+    known = all(end.trained_by for end in ends)
+    return _each_once(end.trained_by for end in ends) if known else ()
+
+
+def _each_once(some: Iterable[Iterable[Origin]]) -> tuple[Origin, ...]:
     found: list[Origin] = []
-    for end in ends:
-        found += [each for each in end.trained_by if each not in found]
-    return tuple(found) if all(end.trained_by for end in ends) else ()
+    for origins in some:
+        found += [each for each in origins if each not in found]
+    return tuple(found)

@@ -40,7 +40,7 @@ from upright.paper.numbers import reported
 from upright.paper.paper import Method, Paper
 from upright.records import Record
 from upright.train import Pair, Plan, Recipe
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 from upright.warp import Fill
 
 __all__ = [
@@ -197,8 +197,7 @@ def _recipe(text: str) -> Plan | None:
         recipe = plan_from_json(json.loads(text))
     except ValueError:
         return None
-    one_seed = len({run.seed for run in recipe.runs}) == 1
-    return with_run(recipe, seed=0) if one_seed else None
+    return with_run(recipe, seed=0) if recipe.seeds_fit else None
 
 
 def is_whole(record: Record) -> bool:

@@ -47,7 +47,8 @@ def recipe_in_words(paper: Paper, plan: Plan) -> tuple[str, ...]:
 
     It is as the paper's where only its method, λ or network is none of the paper.
     """
-    differing = tuple(word for run in plan.runs for word in differences(paper, run))
+    every = (word for run in plan.runs for word in differences(paper, run))
+    differing = tuple(dict.fromkeys(every))  # members of a mean have much in common
     if paper_method(paper, plan) is not None:
         return ("the paper's", *differing)
     return differing or ("as the paper's",)

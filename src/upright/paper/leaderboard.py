@@ -10,6 +10,7 @@ numbers are the best of every network, apart where one was measured otherwise th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from statistics import fmean
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from upright.paper.paper import Paper
 from upright.records import Record
 from upright.report.compare import estimate
 from upright.report.model import Leaderboard, Standing, TrainingTime
-from upright.train import Plan
+from upright.train import Mean, Plan
 
 __all__ = ["FINER", "leaderboard", "leaderboards", "measured_rows", "reported_rows"]
 
@@ -72,7 +73,7 @@ def _measured(paper: Paper, plan: Plan, records: Sequence[Record]) -> Standing:
     assert score is not None  # by what is let onto the board
     size = _size(plan)
     return Standing(
-        networks=tuple(run.model for run in plan.runs),
+        networks=_networks(plan),
         method=plan.method,
         recipe=recipe_in_words(paper, plan),
         natural=estimate(records, "nat"),
@@ -85,8 +86,18 @@ def _measured(paper: Paper, plan: Plan, records: Sequence[Record]) -> Standing:
     )
 
 
+def _networks(plan: Plan) -> tuple[str, ...]:
+    """By name; of members of a mean that are alike, how many."""
+    if not isinstance(plan, Mean):
+        return tuple(run.model for run in plan.runs)
+    counted = [(names, len([*same])) for names, same in groupby(map(_networks, plan.members))]
+    return tuple(
+        name if count == 1 else f"{count} x {name}" for names, count in counted for name in names
+    )
+
+
 def _size(plan: Plan) -> NetworkSize | None:
-    """Of all its networks; None where one cannot be built here.
+    """Of all its networks, as often as an answer asks them; None where one cannot be built here.
 
     It may be the user's own code, which only who trains it runs, or of a library or a plug-in that
     is not there.
@@ -102,7 +113,8 @@ def _size(plan: Plan) -> NetworkSize | None:
     except (ValueError, RuntimeError, AssertionError):
         return None
     return NetworkSize(
-        sum(each.parameters for each in sizes), sum(each.operations for each in sizes)
+        sum(each.parameters for each in sizes),
+        plan.answers * sum(each.operations for each in sizes),
     )
 
 

@@ -2,8 +2,8 @@
 
 The setting of a record is all of its recipe and of its evaluation but the objective, the seed,
 the precision and whether the network was compiled. A shorter schedule, other poses or rounded
-weights are another setting: not another point of the same curve. A record of two networks together,
-or of a model that was not trained here, is of another kind, and in no figure.
+weights are another setting: not another point of the same curve. A record of several networks, or
+of a model that was not trained here, is of another kind, and in no figure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def comparable(records: Iterable[Record]) -> tuple[Record, ...]:
     any.
     """
     shown = [record for record in records if {"nat", "grid-775"} <= record.measured.keys()]
-    runs = (record for record in shown if not (record.of_two or record.is_guest))
+    runs = (record for record in shown if not (record.of_several or record.is_guest))
     return _most_alike(runs, _setting)
 
 
@@ -70,7 +70,10 @@ def whole_recipe(record: Record) -> dict[str, Any]:
 def in_each_recipe(
     recipe: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Change a record's recipe, or both of them where it is of two networks together."""
+    """Change a record's recipe, or all of them where it is of several networks."""
+    if isinstance(members := recipe.get("members"), list):
+        changed = [in_each_recipe(each, change) for each in members if isinstance(each, dict)]
+        return recipe | {"members": changed}
     if "locnet" not in recipe:
         return change(recipe)
     both = {name: recipe.get(name) for name in ("locnet", "classifier")}

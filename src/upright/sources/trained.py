@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from upright import zoo
-from upright.sources.averaged import AVERAGED
+from upright.sources.averaged import AVERAGED, MEAN
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, unknown_model
 from upright.train import Recipe, RunDirectory, load_network
@@ -80,6 +80,9 @@ def trained_as(name: str) -> Trained | None:
     """Give what trained a model by name; None for a model from elsewhere."""
     if match := AVERAGED.fullmatch(name):
         return trained_as(match[2])
+    if match := MEAN.fullmatch(name):
+        every = [trained_as(each) for each in match[1].split(",")]
+        return every[0] if all(every) else None
     if match := STN_PLUS.fullmatch(name):
         found, locnet = trained_as(match[2]), RunDirectory.open(Path(match[1])).recipe
         return found and replace(found, locnet_fill=locnet.locnet_fill)

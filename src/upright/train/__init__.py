@@ -4,6 +4,7 @@ from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory
 from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.log import LongRun
 from upright.train.loop import TrainedRun, train, train_together
+from upright.train.mean import Mean
 from upright.train.pair import Pair
 from upright.train.plan import Plan
 from upright.train.pretrained import FreshLayer
@@ -16,6 +17,7 @@ __all__ = [
     "DamagedCheckpoint",
     "FreshLayer",
     "LongRun",
+    "Mean",
     "Pair",
     "Plan",
     "Recipe",

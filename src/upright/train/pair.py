@@ -19,7 +19,7 @@ from upright.train.recipe import Recipe
 from upright.train.two_stage import StnPlus, make_locator
 from upright.warp import Fill
 
-__all__ = ["Pair", "plan_from_json"]
+__all__ = ["Pair"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,6 @@ class Pair(Plan):
     def is_oracle(self) -> bool:
         return self.oracle
 
-
-def plan_from_json(values: dict[str, Any]) -> Plan:
-    """Read what a record has as its recipe; ``ValueError`` where it is no kind of plan."""
-    if "locnet" not in values:
-        return Recipe.from_json(values)
-    try:
-        recipes = {name: Recipe.from_json(values[name]) for name in ("locnet", "classifier")}
-        return Pair(**{**values, **recipes})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a pair of recipes: {error}") from error
+    @property
+    def seeds_fit(self) -> bool:
+        return self.locnet.seed == self.classifier.seed

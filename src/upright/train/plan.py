@@ -1,4 +1,4 @@
-"""What determines a model: the recipe of one run, or of two whose networks are used together."""
+"""What determines a model: the recipe of one run, or of several that are used together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["Plan"]
 
 
 class Plan(abc.ABC):
-    """Which runs a model takes, and what is made of their networks: a ``Recipe`` or a ``Pair``."""
+    """Which runs a model takes, and what is made of their networks.
+
+    A ``Recipe``, a ``Pair`` or a ``Mean``.
+    """
 
     @property
     @abc.abstractmethod
@@ -56,6 +59,16 @@ class Plan(abc.ABC):
     def is_oracle(self) -> bool:
         """Whether its model reads the attack's own pose, and is no defence."""
         return False
+
+    @property
+    def seeds_fit(self) -> bool:
+        """Whether its runs have the seeds that runs of one such model have."""
+        return True
+
+    @property
+    def answers(self) -> int:
+        """How many answers of each of its networks make one."""
+        return 1
 
     @property
     def main(self) -> Recipe:

@@ -1,0 +1,66 @@
+"""Several models as one: the mean of their logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from upright.checks import Model
+from upright.evaluation.composed import Change, Composed, each_network
+from upright.logits import ask
+
+__all__ = ["Ensemble", "ensemble"]
+
+
+class Ensemble(Composed):
+    """A model that answers with the mean logits of some models; made by ``ensemble``."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        super().__init__()
+        self.names = tuple(f"member{place}" for place in range(len(models)))
+        for name, model in zip(self.names, models, strict=True):
+            setattr(self, name, model)  # by itself, so that torch finds what has weights
+        self.training = any(isinstance(each, nn.Module) and each.training for each in models)
+
+    @property
+    def members(self) -> tuple[Model, ...]:
+        return tuple(getattr(self, name) for name in self.names)
+
+    def each_network(self, change: Change) -> Ensemble:
+        return Ensemble([each_network(member, change) for member in self.members]).eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        first, *others = self.members
+        total = self._logits(first, images)
+        for member in others:
+            logits = self._logits(member, images)
+            if logits.shape != total.shape:
+                raise ValueError(
+                    f"the models of an ensemble need the same classes, but answer with "
+                    f"{total.shape[1]} and {logits.shape[1]}"
+                )
+            total = total + logits
+        return total / len(self.names)
+
+    @staticmethod
+    def _logits(member: Model, images: Tensor) -> Tensor:
+        logits = ask(member, images)
+        # A sum in half precision would lose what they differ in.
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def ensemble(*models: Model) -> Ensemble:
+    """Let several models answer as one, with the mean of their logits.
+
+    Args:
+        models: callables from float images in [0, 1], N x C x H x W, to logits of the same classes.
+
+    >>> three = [torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 5)) for _ in range(3)]
+    >>> ensemble(*(model.eval() for model in three))(torch.rand(2, 3, 2, 2)).shape
+    torch.Size([2, 5])
+    """
+    if not models:
+        raise ValueError("an ensemble needs a model; give at least one")
+    return Ensemble(models)
