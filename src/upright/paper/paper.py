@@ -90,6 +90,8 @@ class Paper:
     """What its evaluations are asked, without attacks. Recipes search the same poses."""
     training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By data set, the fields of its recipes that are not a ``Recipe``'s defaults."""
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By network, the fields of its recipes that are not those of the data set."""
     batches: tuple[int, ...] = ()
     """Methods without a penalty: the sizes of batch that they were trained with."""
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class Paper:
         """Say how an objective is trained on a data set; seed 0, float32."""
         self.check("data set", [dataset], self.datasets)
         asked = {name: getattr(self.question, name) for name in ("space", "interpolation", "view")}
-        fields = asked | dict(self.training.get(dataset, {}))
+        fields = asked | {**self.training.get(dataset, {}), **self.networks.get(model, {})}
         return Recipe(objective=objective, data=dataset, model=model, **fields)
 
     def check(self, kind: str, given: Collection[str], known: Collection[str]) -> None:
