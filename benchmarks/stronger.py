@@ -127,6 +127,8 @@ OF_LARGE: dict[str, dict[str, Any]] = {
     "mixup 0.3": {"mixup": 0.3},
     "smoothing 0.1": {"smoothing": 0.1},
     "weight decay 1e-3": {"weight_decay": 1e-3},
+    "colours": {"jitter": "brightness(0.2) contrast(0.7..1.4) saturation(0.5..2) hue(15)"},
+    "zoom": {"jitter": "zoom(0.8..1.25) stretch(0.9..1.1)"},
     "λ=4": {"objective": "L2(rob, Wo-4; λ=4)"},
 }
 

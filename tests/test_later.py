@@ -65,7 +65,16 @@ def test_a_hash_is_that_of_the_fields_as_they_were_first_written() -> None:
     assert len(lines) > 60
     later = ("center_crop", "decay", "decay_every", "interpolation", "model_digest")
     later += ("families_digest", "optimizer", "resize", "view")
-    later += ("average", "cosine", "cutout", "held_out", "mixup", "pretrained", "pretrained_digest")
+    later += (
+        "average",
+        "cosine",
+        "cutout",
+        "held_out",
+        "jitter",
+        "mixup",
+        "pretrained",
+        "pretrained_digest",
+    )
     later += ("smoothing", "teacher", "teacher_digest", "teacher_share", "warmup")
     usual = {name: Recipe().as_json()[name] for name in later}
     for line in lines:

@@ -31,6 +31,7 @@ LATER_IN_RECIPES = {
     "families_digest": "",
     "held_out": False,
     "interpolation": "bilinear",
+    "jitter": None,
     "mixup": 0.0,
     "model_digest": "",
     "optimizer": "sgd",

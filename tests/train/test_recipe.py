@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rigid_spaces import rigid, rigid_box
+from upright.space import Space
 from upright.train import Recipe, published
 
 # For each field a value other than the default.
@@ -47,6 +48,7 @@ OTHERS: dict[str, Any] = {
     "warmup": 500,
     "average": 0.999,
     "smoothing": 0.1,
+    "jitter": Space.of("zoom(0.9..1.1)"),
     "cutout": 8,
     "mixup": 0.5,
     "teacher": "runs/other",
@@ -179,7 +181,7 @@ def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     # The hash as it was defined then, of all fields that there were then.
     later = ("decay", "decay_every", "optimizer", "interpolation")
     later += ("resize", "center_crop", "model_digest", "families_digest", "view")
-    later += ("held_out", "cosine", "warmup", "average", "smoothing", "cutout", "mixup")
+    later += ("held_out", "cosine", "warmup", "average", "smoothing", "cutout", "jitter", "mixup")
     later += ("teacher", "teacher_share", "teacher_digest", "pretrained", "pretrained_digest")
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):

@@ -16,12 +16,15 @@ from torch import Tensor
 
 from tiny_runs import colours, save_as_npz, tiny_recipe, tiny_run
 from upright.data import load_data
+from upright.families import Axis, Chain, OfPixels
 from upright.later import LATER_IN_RECIPES
-from upright.ranks import ALONE
+from upright.ranks import ALONE, Part
+from upright.space import Space
 from upright.train import Recipe, RunDirectory, load_network, train
 from upright.train.batches import augment, mixing_shares
 from upright.train.learner import Learner
 from upright.train.targets import mixed, soft_labels
+from upright.warp import warp
 
 pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
 
@@ -56,6 +59,7 @@ def test_with_a_cosine_drops_and_decay_mean_nothing_and_are_not_part_of_the_reci
 
 def test_all_of_it_is_off_by_default_and_leaves_the_hash_of_the_papers_recipe() -> None:
     known = ["held_out", "cosine", "warmup", "average", "smoothing", "cutout", "mixup", "teacher"]
+    known += ["jitter"]
     assert not any(getattr(Recipe(), name) for name in known)
     assert set(known) <= set(LATER_IN_RECIPES)
 
@@ -126,6 +130,7 @@ def test_a_run_of_everything_continues_as_if_it_had_never_stopped(tmp_path: Path
         "smoothing": 0.1,
         "mixup": 0.4,
         "cutout": 3,
+        "jitter": "brightness(0.2) zoom(0.9..1.1)",
         "cosine": True,
         "warmup": 3,
         "teacher": str(teacher.path),
@@ -251,6 +256,52 @@ def test_a_recipe_notes_the_teachers_weights_and_refuses_others(tmp_path: Path) 
 def test_a_teacher_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere is not a run directory"):
         train(tiny_recipe(teacher=str(tmp_path / "nowhere")), tmp_path / "run", data=colours())
+
+
+# Images that are changed at random.
+
+
+def test_jitter_changes_each_image_by_a_pose_of_its_own_within_the_space() -> None:
+    images = torch.full((500, 3, 8, 8), 0.5)
+    changed = augment(images, tiny_recipe(jitter="brightness(-0.1..0.3)"), generator())
+    added = changed[:, 0, 0, 0] - 0.5
+    assert torch.allclose(changed, (0.5 + added)[:, None, None, None].expand_as(images))
+    assert len(set(added.tolist())) > 450
+    assert -0.1 <= added.min() < -0.09
+    assert 0.29 < added.max() <= 0.3 + 1e-6
+
+
+def test_jitter_moves_images_as_warp_does_and_leaves_all_else_that_is_drawn() -> None:
+    space = Space.of("shift(10%) zoom(0.8..1.2)")
+    images, draws = torch.rand(6, 3, 10, 10, generator=generator(1)), generator()
+    torch.rand(6, generator=draws)  # who is mirrored
+    poses = space.in_pixels(10, 10).sample(6, generator=draws)
+    plain = augment(images, tiny_recipe(), generator())
+    changed = augment(images, tiny_recipe(jitter=space), generator())
+    assert torch.equal(changed, warp(plain, poses))
+
+
+def test_a_part_of_a_batch_is_jittered_as_in_the_whole() -> None:
+    images, recipe = torch.rand(7, 3, 8, 8, generator=generator(1)), tiny_recipe(jitter="hue(40)")
+    whole = augment(images, recipe, generator())
+    first = augment(images[:4], recipe, generator(), Part(0, 4, 7))
+    last = augment(images[4:], recipe, generator(), Part(4, 7, 7))
+    torch.testing.assert_close(torch.cat((first, last)), whole)
+
+
+def test_jitter_takes_families_of_this_package_and_is_a_text_or_a_space() -> None:
+    class Darker(OfPixels):
+        name = "darker"
+        axes = (Axis("darker", "", -0.3, 0.3),)
+
+        def apply(self, images: Tensor, values: Tensor) -> Tensor:
+            return images - values[..., 0]
+
+    with pytest.raises(ValueError, match="families of this package alone"):
+        tiny_recipe(jitter=Space(Chain((Darker(),))))
+    recipe = tiny_recipe(jitter="hue(40)")
+    assert recipe == tiny_recipe(jitter=Space.of("hue(40)")) == Recipe.from_json(recipe.as_json())
+    assert recipe.hash != tiny_recipe().hash == replace(recipe, jitter=None).hash
 
 
 # Holes.

@@ -18,6 +18,7 @@ from upright.cli.options import (
     parse_space,
 )
 from upright.objective import parse_objective
+from upright.space import Space
 from upright.terminal import tell
 from upright.train import Recipe, Speed, published, train_together
 from upright.warp import Interpolation
@@ -79,6 +80,9 @@ class Train:
     """How images are resampled; bilinear-twice turns and then shifts, as the authors do."""
     flips: bool = True
     """Mirror images left-right at random."""
+    jitter: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None
+    """Change images at random before anything is searched, as by "brightness(0.2) zoom(0.9..1.1)".
+    """
     cutout: Annotated[int, arg(metavar="PIXELS")] = 0
     """Blacken a square of this side at a random place of each image."""
     mixup: Annotated[float, arg(metavar="SHARE")] = 0.0
@@ -181,6 +185,7 @@ class Train:
             average=self.average,
             smoothing=self.smoothing,
             flips=self.flips,
+            jitter=None if self.jitter is None else Space.of(self.jitter),
             cutout=self.cutout,
             mixup=self.mixup,
             teacher=self.teacher,

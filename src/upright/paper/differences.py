@@ -20,6 +20,7 @@ WORDS = {
     "flips": "images not mirrored",
     "held_out": "on nine tenths of the training images",
     "interpolation": "{} interpolation",
+    "jitter": "images changed at random by {}",
     "learning_rate": "learning rate {:g}",
     "mixup": "mixup of up to {:g}",
     "momentum": "momentum {:g}",

@@ -60,13 +60,13 @@ def augmented_rows(
     part = part or ALONE.part(len(rows))
     flips = _draws(generator, part) if recipe.flips else None
     images, labels = take_rows(data.images, data.labels, rows, flips)
-    return _cut(_shifted(images, recipe, generator, part), recipe, generator, part), labels
+    return _after_flips(images, recipe, generator, part), labels
 
 
 def augment(
     images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part | None = None
 ) -> Tensor:
-    """Mirror and shift images, and cut holes into them, at random, as the recipe says.
+    """Mirror, change and shift images, and cut holes into them, at random, as the recipe says.
 
     Of images that are a part of a batch, each gets what it gets in the whole batch.
     """
@@ -74,7 +74,7 @@ def augment(
     if recipe.flips:
         mirrored = _draws(generator, part) < 0.5
         images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
-    return _cut(_shifted(images, recipe, generator, part), recipe, generator, part)
+    return _after_flips(images, recipe, generator, part)
 
 
 def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
@@ -85,6 +85,20 @@ def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Ten
 def _draws(generator: torch.Generator, part: Part) -> Tensor:
     """One number from [0, 1) for each image."""
     return part.take(torch.rand(part.whole, generator=generator, device=generator.device))
+
+
+def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+    for step in (_jittered, _shifted, _cut):
+        images = step(images, recipe, generator, part)
+    return images
+
+
+def _jittered(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+    if recipe.jitter is None:
+        return images
+    space = recipe.jitter.in_pixels(*images.shape[-2:])
+    poses = space.sample(part.whole, generator=generator)
+    return warp(images, poses.like(part.take(poses.values)))
 
 
 def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:

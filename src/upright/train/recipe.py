@@ -95,6 +95,9 @@ class Recipe(Plan):
     """So large a part of each label is spread evenly over all classes."""
     flips: bool = True
     """Mirror images left-right at random."""
+    jitter: Space | None = None
+    """Change images at random by a pose of this space before anything is searched, such as
+    ``brightness(0.2) zoom(0.9..1.1)``; may be given as its text."""
     cutout: int = 0
     """Blacken a square of so many pixels a side, about a random place of each image."""
     mixup: float = 0.0
@@ -115,6 +118,7 @@ class Recipe(Plan):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "space", Space.of(self.space))
+        object.__setattr__(self, "jitter", None if self.jitter is None else Space.of(self.jitter))
         if isinstance(self.objective, str | Objective):
             object.__setattr__(self, "objective", as_objective(self.objective))
         _check_kinds(self)
@@ -205,7 +209,12 @@ class Recipe(Plan):
 
     def _fields(self) -> dict[str, Any]:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields | {"objective": str(self.objective), "space": str(self.space)}
+        jitter = None if self.jitter is None else str(self.jitter)
+        return fields | {
+            "objective": str(self.objective),
+            "space": str(self.space),
+            "jitter": jitter,
+        }
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -317,6 +326,11 @@ def _check_values(recipe: Recipe) -> None:
         raise ValueError("average=1 would keep the first weights for ever; give 0.999, say")
     if recipe.teacher_share and not recipe.teacher:
         raise ValueError("teacher_share needs a teacher, the folder of a run")
+    if recipe.jitter is not None and recipe.jitter.chain.code_digest:
+        raise ValueError(
+            f"jitter is {recipe.jitter}, but takes families of this package alone: no recipe would "
+            "know whether the code of your own has changed"
+        )
     if recipe.is_locnet and recipe.softens_labels:
         raise ValueError("a LocNet has no labels that could be smoothed, mixed or taught")
     if len(recipe.drops) > _MOST_DROPS or not all(0 < drop <= 1 for drop in recipe.drops):
