@@ -167,6 +167,12 @@ class RecordFolder:
         """The folder ``results`` here, beside what comes with the package."""
         return RecordFolder(Path("results"), _shipped())
 
+    @property
+    def held_out(self) -> RecordFolder:
+        """What was measured on held-out training images, to choose by: reading this leaves it."""
+        beside = None if self.beside is None else self.beside / "held-out"
+        return RecordFolder(self.folder / "held-out", beside)
+
     def read(self) -> tuple[Record, ...]:
         """All records of all files; a folder that is not there has none.
 

@@ -16,11 +16,13 @@ from upright.cli import main
 from upright.cli import reproduce as command
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
+from upright.paper.weights import weight_choices
 from upright.record_files import RecordFolder
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
+from upright.report.weights import weights_to_markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = "# Page\n\n<!-- reproduce: {} -->\n<!-- end -->\n\nMore.\n"
@@ -210,12 +212,17 @@ def test_help_names_what_the_paper_has(capsys):
 @pytest.mark.parametrize("page", ["README.md", "docs/reproduction.md"])
 def test_a_committed_page_has_what_the_command_writes_from_the_committed_records(page):
     """Where it fails: upright reproduce --dry-run --markdown README.md, and the other page."""
-    tables = fill_tables(INVARIANCE, select(INVARIANCE), RecordFolder(ROOT / "results").read())
+    results = RecordFolder(ROOT / "results")
+    records = results.read()
+    tables = fill_tables(INVARIANCE, select(INVARIANCE), records)
     text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
         "headline": headline_to_markdown(tables, INVARIANCE.headline, paper_seeds=5),
         "summary": summary_to_markdown(summarise(tables)),
         "methods": methods_to_markdown(tables),
+        "weights": weights_to_markdown(
+            weight_choices(INVARIANCE, records, results.held_out.read())
+        ),
     }
     assert text == fill_sections(text, contents)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +20,15 @@ from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
+from upright.objective import Objective
 from upright.origin import commit
 from upright.paper import INVARIANCE as _PAPER
-from upright.paper import Layout
+from upright.paper import Layout, Paper
 from upright.paper.missing import make_missing, missing_tasks
-from upright.paper.needs import figure_needs, table_needs
+from upright.paper.needs import Need, figure_needs, table_needs, weight_needs
 from upright.paper.tables import fill_tables, select
 from upright.paper.todo import todo_of
+from upright.paper.weights import weight_choices
 from upright.record_files import RecordFolder
 from upright.records import Record
 from upright.report.headline import headline_to_markdown
@@ -34,6 +37,7 @@ from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
+from upright.report.weights import WeightChoice, weights_to_markdown, weights_to_terminal
 from upright.workers import Engine, LocalEngine, RayEngine, Task, ray_engine, runs_at_once
 
 __all__ = ["Reproduce"]
@@ -71,6 +75,14 @@ class Reproduce:
     ] = ()
     """64 or 128: std, std* and AT were trained with both, and the better is reported. Without it,
     both."""
+    factor: UseAppendAction[
+        Annotated[tuple[float, ...], arg(metavar="F", help_behavior_hint="")]
+    ] = ()
+    """λ of so many times its default, to choose it: of the tables' methods that have one, or of the
+    figures'; several may be given. Without it, what fills the tables or what the figures draw."""
+    held_out: bool = False
+    """To choose without the test set: train on nine tenths of the training images, and measure on
+    the other tenth. The records go to the folder held-out of the results, which no table reads."""
     dry_run: bool = False
     """Show what is there, what is missing and how long that would take; run nothing."""
     results: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
@@ -84,8 +96,8 @@ class Reproduce:
         Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")]
     ] = ()
     """Write the accuracies of a few methods (headline), the counts (summary), what was measured of
-    each method (methods) or the tables (tables) into this file, between the lines
-    <!-- reproduce: summary --> and <!-- end -->; several may be given."""
+    each method (methods), the choice of λ (weights) or the tables (tables) into this file, between
+    the lines <!-- reproduce: summary --> and <!-- end -->; several may be given."""
     precision: Annotated[
         Literal["float32", "bfloat16"] | None, arg(metavar="NAME", help_behavior_hint="")
     ] = None
@@ -109,20 +121,23 @@ class Reproduce:
         self._check()
         layouts = self._layouts()
         results = RecordFolder.usual() if self.results is None else RecordFolder(self.results)
-        records = results.read()
+        kept = results.held_out if self.held_out else results
+        needs = self._needs(layouts)
         console = roomy_console()
         failed = False
         if self.dry_run:
             device = parse_device(self.device)
-            tasks = self._tasks(layouts, records, device)
-            todo = todo_of(_PAPER, tasks, records, device=device, runs=self.runs)
+            tasks = self._tasks(needs, kept.read(), device)
+            todo = todo_of(_PAPER, tasks, results.read(), device=device, runs=self.runs)
             console.print(todo_table(todo))
         else:
             with self._engine() as engine:
-                failed = self._run(self._tasks(layouts, records, engine.device), results, engine)
-            records = results.read()
+                failed = self._run(self._tasks(needs, kept.read(), engine.device), kept, engine)
+        records = results.read()
         tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
-        deliver([printing(lambda: self._show(tables, console)), *self._files(tables)])
+        choices = weight_choices(_PAPER, records, results.held_out.read())
+        shown = printing(lambda: self._show(tables, _asked(choices, needs), console))
+        deliver([shown, *self._files(tables, choices)])
         if failed:
             raise SystemExit(1)
 
@@ -131,6 +146,11 @@ class Reproduce:
         for name, value in (("seeds", self.seeds), ("together", self.together)):
             if value is not None and value < 1:
                 raise ValueError(f"--{name} is {value}, but at least 1 is needed")
+        for factor in self.factor:
+            if not 0 < factor < math.inf:
+                raise ValueError(f"--factor is {factor:g}, but must be above 0, and finite")
+        if self.factor and self.batch:
+            raise ValueError("--batch is of methods without a penalty, --factor of those with one")
         of_ray = {"address": self.address, "gpus-per-run": self.gpus_per_run}
         for name, given in of_ray.items():
             if given is not None and self.engine != "ray":
@@ -141,31 +161,47 @@ class Reproduce:
                 "share a GPU"
             )
         for file in self.markdown:
-            _filled(file, {"headline": "", "summary": "", "methods": "", "tables": ""})
+            _filled(file, dict.fromkeys(_SECTIONS, ""))
 
     def _layouts(self) -> tuple[Layout, ...]:
         if self.figure and not self.table:
             return ()
         return select(_PAPER, tables=self.table, datasets=self.dataset, methods=self.method)
 
-    def _tasks(
-        self, layouts: Sequence[Layout], records: Sequence[Record], device: torch.device
-    ) -> tuple[Task, ...]:
-        needs = table_needs(_PAPER, layouts, batches=self.batch) + figure_needs(
-            _PAPER,
+    @property
+    def _paper(self) -> Paper:
+        """Whose runs are made."""
+        return _PAPER.on_held_out if self.held_out else _PAPER
+
+    def _needs(self, layouts: Sequence[Layout]) -> list[Need]:
+        needs = self._table_needs(layouts) + figure_needs(
+            self._paper,
             self.figure,
             datasets=self.dataset,
             methods=self.method,
             batches=self.batch,
+            factors=self.factor,
         )
+        if self.factor and not needs:
+            raise ValueError("--factor leaves no run: only methods with a penalty have a λ")
         if self.batch and not needs:
             raise ValueError("--batch leaves no run: only std, std* and AT are trained with 128")
+        return needs
+
+    def _table_needs(self, layouts: Sequence[Layout]) -> list[Need]:
+        if self.factor:
+            return weight_needs(self._paper, layouts, self.factor)
+        return table_needs(self._paper, layouts, batches=self.batch)
+
+    def _tasks(
+        self, needs: Sequence[Need], records: Sequence[Record], device: torch.device
+    ) -> tuple[Task, ...]:
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
-        return missing_tasks(_PAPER, needs, records, seeds=self.seeds, precision=precision)
+        return missing_tasks(self._paper, needs, records, seeds=self.seeds, precision=precision)
 
     def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""
-        failures = make_missing(_PAPER, tasks, engine, results, say=say)
+        failures = make_missing(self._paper, tasks, engine, results, say=say)
         for failure in failures:
             say(f"failed: {failure.task}: {failure.reason}")
         return bool(failures)
@@ -191,30 +227,53 @@ class Reproduce:
         )
         return contextlib.nullcontext(local)
 
-    def _show(self, tables: Sequence[Table], console: Console) -> None:
+    def _show(
+        self, tables: Sequence[Table], choices: Sequence[WeightChoice], console: Console
+    ) -> None:
+        if self.factor or self.held_out:
+            console.print(weights_to_terminal(choices, metric=_PAPER.decisive), crop=False)
+            return
         if self.table:
             for table in tables:
                 console.print(to_terminal(table), crop=False)
         if tables:
             console.print(summary_to_terminal(summarise(tables)))
 
-    def _files(self, tables: Sequence[Table]) -> Iterator[Output]:
+    def _files(self, tables: Sequence[Table], choices: Sequence[WeightChoice]) -> Iterator[Output]:
         """What is to be written: one file that cannot be costs no other."""
         if self.out is not None:
             latex = "\n".join(map(to_latex, tables))
             texts = {"md": _markdown(tables), "tex": latex, "csv": to_csv(tables)}
             for ending, text in texts.items():
                 yield _writing("--out", self.out / f"tables.{ending}", partial(str, text))
-        contents = _sections(tables) if self.markdown else {}
+        contents = _sections(tables, choices) if self.markdown else {}
         for file in self.markdown:
             yield _writing("--markdown", file, partial(_filled, file, contents))
+
+
+def _asked(choices: Iterable[WeightChoice], needs: Iterable[Need]) -> list[WeightChoice]:
+    """The choices for the methods of these runs."""
+    runs = [plan.main for plan, _ in needs]
+    asked = {
+        (_PAPER.datasets[run.data], run.objective.with_usual_weight())
+        for run in runs
+        if isinstance(run.objective, Objective) and run.data in _PAPER.datasets
+    }
+    return [
+        each
+        for each in choices
+        if (each.dataset, _PAPER.method(each.method).objective.canonical()) in asked
+    ]
 
 
 def _markdown(tables: Sequence[Table]) -> str:
     return "\n".join(map(to_markdown, tables))
 
 
-def _sections(tables: Sequence[Table]) -> dict[str, str]:
+_SECTIONS = ("headline", "summary", "methods", "weights", "tables")
+
+
+def _sections(tables: Sequence[Table], choices: Sequence[WeightChoice]) -> dict[str, str]:
     headline = _PAPER.headline
     return {
         "headline": ""
@@ -222,6 +281,7 @@ def _sections(tables: Sequence[Table]) -> dict[str, str]:
         else headline_to_markdown(tables, headline, paper_seeds=_PAPER.seeds),
         "summary": summary_to_markdown(summarise(tables)),
         "methods": methods_to_markdown(tables, metric=_PAPER.decisive),
+        "weights": weights_to_markdown(choices, metric=_PAPER.decisive),
         "tables": _markdown(tables),
     }
 

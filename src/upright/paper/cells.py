@@ -116,7 +116,10 @@ def with_reported(paper: Paper, record: Record, *, also_called: str | None = Non
     """Give a record with what the paper has for its cells, where it fills any.
 
     ``also_called`` is another name of its data: of a file, under which a run knows a known set.
+    A paper's numbers are not of images that runs of ours held out.
     """
+    if record.evaluation.get("split") == "held-out":
+        return record
     # Weights that were rounded for the zoo fill no cell; the paper's number still stands beside.
     asked = {name: value for name, value in record.evaluation.items() if name != "weights"}
     plain = replace(record, evaluation=asked)
@@ -203,11 +206,15 @@ def _recipe(text: str) -> Plan | None:
 def is_whole(record: Record) -> bool:
     """Whether all images of a set were evaluated: a known one is told by its digest.
 
-    The first records do not say which variant they are of, and are in the usual order.
+    The first records do not say which variant they are of, and are in the usual order. Of held-out
+    images no digest is known: they are counted.
     """
     known = KNOWN.get(record.dataset)
+    unlimited = all(record.evaluation.get(name) is None for name in ("limit", "sample"))
     if known is None:
-        return all(record.evaluation.get(name) is None for name in ("limit", "sample"))
+        return unlimited
+    if record.evaluation.get("split") == "held-out":
+        return unlimited and record.images == known.counts["train"] // 10
     digests = record.data_digest.items()
     usual = any(digests <= variant.digests.items() for variant in known.variants)
     return record.data_variant is not None or (bool(digests) and usual)

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
-from upright.data.known import KNOWN
+from upright.data.known import KNOWN, KnownSet
 from upright.evaluation import Question
 from upright.measure.run import evaluation_precision, questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
@@ -186,8 +186,12 @@ def _images(task: Task, records: Iterable[Record]) -> int | None:
     """How many are evaluated; None where neither the task nor a record of the same data says so."""
     name = task.plan.main.data
     if task.test_images is not None or name in KNOWN:
-        return task.test_images or KNOWN[name].counts["test"]
+        return task.test_images or _all_images(KNOWN[name], task.question.split)
     return max((each.images for each in records if each.dataset == name), default=None)
+
+
+def _all_images(known: KnownSet, split: str) -> int:
+    return known.counts["train"] // 10 if split == "held-out" else known.counts["test"]
 
 
 def _has_measured(record: Record, question: Question) -> bool:

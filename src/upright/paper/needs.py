@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
+from upright.objective import Objective
 from upright.paper.cells import wanted
 from upright.paper.numbers import printed
 from upright.paper.paper import Figure, Layout, Paper, spelled
 from upright.train import Plan, Recipe
 
-__all__ = ["Need", "figure_needs", "figure_recipes", "table_needs"]
+__all__ = [
+    "Need",
+    "figure_needs",
+    "figure_recipes",
+    "penalised",
+    "table_needs",
+    "weight_needs",
+]
 
 Need = tuple[Plan, str]
 """A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
@@ -25,13 +34,35 @@ def table_needs(
 
 
 def _needs(paper: Paper, layouts: Iterable[Layout]) -> Iterator[Need]:
+    for dataset, method, metric in _cells(paper, layouts):
+        yield from ((recipe, metric) for recipe in wanted(paper, dataset, method))
+
+
+def _cells(paper: Paper, layouts: Iterable[Layout]) -> Iterator[tuple[str, str, str]]:
+    """The data set, method and metric of each number that is printed."""
     for layout in layouts:
-        for dataset in layout.datasets:
-            for method in layout.methods:
-                for metric in layout.metrics:
-                    if printed(paper, layout.name, dataset, method, metric):
-                        recipes = wanted(paper, dataset, method)
-                        yield from ((recipe, metric) for recipe in recipes)
+        for dataset, method, metric in product(layout.datasets, layout.methods, layout.metrics):
+            if printed(paper, layout.name, dataset, method, metric):
+                yield dataset, method, metric
+
+
+def weight_needs(paper: Paper, layouts: Iterable[Layout], factors: Collection[float]) -> list[Need]:
+    """What is needed to choose λ for the methods of tables: runs with so many times its default."""
+    return [
+        (_weighted(paper, dataset, method, factor), paper.decisive)
+        for dataset, method in penalised(paper, layouts)
+        for factor in factors
+    ]
+
+
+def penalised(paper: Paper, layouts: Iterable[Layout]) -> list[tuple[str, str]]:
+    """Data sets and methods of tables that have a λ; of several names for one, the first."""
+    names: dict[tuple[str, Objective], str] = {}
+    for dataset, method, _ in _cells(paper, layouts):
+        objective = paper.method(method).objective.canonical()
+        if objective.penalty is not None:
+            names.setdefault((dataset, objective), method)
+    return [(dataset, name) for (dataset, _), name in names.items()]
 
 
 def figure_needs(
@@ -41,14 +72,26 @@ def figure_needs(
     datasets: Collection[str] = (),
     methods: Collection[str] = (),
     batches: Collection[int] = (),
+    factors: Collection[float] = (),
 ) -> list[Need]:
-    """What figures by name need, or some data sets, methods and sizes of batch of them."""
+    """What figures by name need, or some data sets, methods and sizes of batch of them.
+
+    With factors, the methods with a penalty alone, with so many times λ's default.
+    """
+    asked = [_with_factors(paper, paper.figure(name), factors) for name in figures]
     runs = [
         run
-        for name in figures
-        for run in figure_recipes(paper, paper.figure(name), datasets=datasets, methods=methods)
+        for figure in asked
+        for run in figure_recipes(paper, figure, datasets=datasets, methods=methods)
     ]
     return [(run, paper.decisive) for run in runs if not batches or run.batch in batches]
+
+
+def _with_factors(paper: Paper, figure: Figure, factors: Collection[float]) -> Figure:
+    if not factors:
+        return figure
+    methods = [each for each in figure.methods if paper.method(each).objective.penalty is not None]
+    return replace(figure, methods=tuple(methods), factors=tuple(factors))
 
 
 def figure_recipes(

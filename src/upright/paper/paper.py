@@ -146,6 +146,14 @@ class Paper:
         fields = asked | {**self.training.get(dataset, {}), **self.networks.get(model, {})}
         return Recipe(objective=objective, data=dataset, model=model, **fields)
 
+    @property
+    def on_held_out(self) -> Paper:
+        """The same with runs that hold out a tenth of the training images, and are asked of it.
+
+        It is for choosing: what the paper reports is of no such run.
+        """
+        return _on_held_out(self)
+
     def check(self, kind: str, given: Collection[str], known: Collection[str]) -> None:
         """Say what there is, of names that the paper does not have."""
         for name in given:
@@ -159,6 +167,15 @@ class Paper:
 def _method(paper: Paper, name: str) -> Method:
     own = {spelled(each): method for each, method in paper.methods.items()}
     return own.get(spelled(name)) or Method(objective=Objective.parse(name))
+
+
+@cache
+def _on_held_out(paper: Paper) -> Paper:
+    training = {
+        dataset: {**paper.training.get(dataset, {}), "held_out": True} for dataset in paper.datasets
+    }
+    question = replace(paper.question, split="held-out")
+    return replace(paper, question=question, training=training)
 
 
 def spelled(name: str) -> str:

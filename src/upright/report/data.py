@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from upright.objective import Objective, known_objective
@@ -12,7 +12,7 @@ from upright.report.comparable import comparable_times, setting_in_words
 from upright.report.compare import estimate
 from upright.report.model import Estimate
 
-__all__ = ["LambdaPoint", "RuntimePoint", "lambda_curve", "runtime_points"]
+__all__ = ["LambdaPoint", "RuntimePoint", "lambda_curve", "lambda_point", "runtime_points"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class LambdaPoint:
     """λ."""
     natural: Estimate
     grid: Estimate
-    """grid-775."""
+    """grid-775, or what else decides."""
 
 
 def runtime_points(records: Iterable[Record]) -> tuple[RuntimePoint, ...]:
@@ -70,7 +70,7 @@ def lambda_curve(
         found = known_objective(record.method) if record.dataset == dataset else None
         if found is not None and _is_on_curve(found, method):
             groups.setdefault(found.weight, []).append(record)
-    points = [_lambda_point(weight, groups[weight]) for weight in sorted(groups)]
+    points = [lambda_point(weight, groups[weight]) for weight in sorted(groups)]
     return tuple(point for point in points if point is not None)
 
 
@@ -110,8 +110,11 @@ def _family(method: str) -> tuple[str, int | None]:
     return objective.text(lambda _: "Wo-k"), objective.tries
 
 
-def _lambda_point(weight: float, records: list[Record]) -> LambdaPoint | None:
-    natural, grid = estimate(records, "nat"), estimate(records, "grid-775")
+def lambda_point(
+    weight: float, records: Sequence[Record], metric: str = "grid-775"
+) -> LambdaPoint | None:
+    """Average the records of one λ over seeds; None where they lack an accuracy."""
+    natural, grid = estimate(records, "nat"), estimate(records, metric)
     if natural is None or grid is None:
         return None
     return LambdaPoint(weight=weight, natural=natural, grid=grid)

@@ -47,7 +47,8 @@ class Task:
         recipe = self.plan.main
         size = f", batch {recipe.batch}" if recipe.batch != Recipe.batch else ""
         network = f", {recipe.model}" if recipe.model != Recipe.model else ""
-        return f"{self.plan.method} on {recipe.data}{network}{size}, seed {recipe.seed}"
+        part = ", a tenth held out" if recipe.held_out else ""
+        return f"{self.plan.method} on {recipe.data}{network}{size}{part}, seed {recipe.seed}"
 
 
 def perform(
