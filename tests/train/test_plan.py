@@ -108,9 +108,35 @@ def test_seeds_of_a_pair_have_to_fit_and_those_of_members_may_differ() -> None:
     assert (pair().seeds_fit, apart.seeds_fit, mean(apart).seeds_fit) == (True, False, False)
 
 
+def test_a_mean_of_means_is_that_of_their_members_where_it_is_the_same() -> None:
+    first, second, mirror = tiny_recipe(seed=1), tiny_recipe(seed=2), Averaging.parse("mirror")
+    both = mean(first, second)
+    assert Mean.of([first, second], mirror) == both
+    assert Mean.of([mean(first, second, over=None)], mirror) == both
+    assert Mean.of([mean(first), mean(second)]) == both
+    others = [
+        ([mean(first)], mirror),
+        ([mean(first), second], None),
+        ([mean(first), mean(second, over="3")], None),
+        ([mean(first, first), mean(second)], None),
+    ]
+    for plans, over in others:
+        with pytest.raises(ValueError, match="average all runs at once"):
+            Mean.of(plans, over)
+
+
+def test_json_of_a_mean_of_means_is_refused_however_deep_it_is() -> None:
+    values = mean(tiny_recipe()).as_json()
+    for _ in range(5000):
+        values = {"members": [values], "over": "mirror"}
+    with pytest.raises(ValueError, match="a recipe has no members"):
+        plan_from_json(values)
+
+
 @pytest.mark.parametrize(
     ("members", "over", "reason"),
     [
+        ([mean(tiny_recipe())], "mirror", "a mean of means"),
         ([], "mirror", "needs a member"),
         ([tiny_recipe()], None, "a mean of one is no mean"),
         ([pair(oracle=True), pair()], None, "an oracle"),

@@ -99,7 +99,7 @@ class FinishedRun(Subject):
         besides = [each.beside for each in members if each.beside is not None]
         known = all(each.trained_by for each in members)
         return FinishedRun(
-            Mean(members=tuple(each.plan for each in members), over=over),
+            Mean.of([each.plan for each in members], over),
             sum(each.seconds for each in members),
             max(besides) if len(besides) == len(members) else None,
             _each_once(each.trained_by for each in members) if known else (),

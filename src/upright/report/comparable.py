@@ -72,8 +72,14 @@ def in_each_recipe(
 ) -> dict[str, Any]:
     """Change a record's recipe, or all of them where it is of several networks."""
     if isinstance(members := recipe.get("members"), list):
-        changed = [in_each_recipe(each, change) for each in members if isinstance(each, dict)]
+        changed = [_in_both(each, change) for each in members if isinstance(each, dict)]
         return recipe | {"members": changed}
+    return _in_both(recipe, change)
+
+
+def _in_both(
+    recipe: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     if "locnet" not in recipe:
         return change(recipe)
     both = {name: recipe.get(name) for name in ("locnet", "classifier")}

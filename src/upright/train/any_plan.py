@@ -15,8 +15,10 @@ __all__ = ["plan_from_json"]
 
 def plan_from_json(values: dict[str, Any]) -> Plan:
     """Read what a record has as its recipe; ``ValueError`` where it is no kind of plan."""
-    if "members" in values:
-        return _mean(values)
+    return _mean(values) if "members" in values else _of_runs(values)
+
+
+def _of_runs(values: dict[str, Any]) -> Plan:
     return _pair(values) if "locnet" in values else Recipe.from_json(values)
 
 
@@ -30,7 +32,7 @@ def _pair(values: dict[str, Any]) -> Pair:
 
 def _mean(values: dict[str, Any]) -> Mean:
     try:
-        members, over = tuple(map(plan_from_json, values["members"])), values["over"]
+        members, over = tuple(map(_of_runs, values["members"])), values["over"]
         averaging = None if over is None else Averaging.parse(over)
         return Mean(**{**values, "members": members, "over": averaging})
     except (AttributeError, KeyError, TypeError) as error:

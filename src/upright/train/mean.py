@@ -28,18 +28,36 @@ class Mean(Plan):
     """The mean of the logits of some models, each asked as often as is averaged over."""
 
     members: tuple[Plan, ...]
+    """Recipes and pairs: of means, ``of`` takes the members."""
     over: Averaging | None = None
     """What else is averaged over; None for the image as it is."""
 
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError("a mean needs a member; name at least one run")
+        if any(isinstance(member, Mean) for member in self.members):
+            raise ValueError("a mean of means; name the members of all of them")
         if any(member.is_oracle for member in self.members):
             raise ValueError("an oracle reads the attack's own pose, and has no part in a mean")
         if len({member.locnet_fill for member in self.members}) > 1:
             raise ValueError("the LocNets of a mean need the same fill: an attack has one")
         if len(self.members) == 1 and self.over is None:
             raise ValueError("a mean of one is no mean; name several runs, or what to average over")
+
+    @staticmethod
+    def of(plans: Sequence[Plan], over: Averaging | None = None) -> Mean:
+        """Make the mean of plans; that of means has all their members, where that is the same."""
+        means = [each for each in plans if isinstance(each, Mean)]
+        if not means:
+            return Mean(members=tuple(plans), over=over)
+        alike = len({(each.over, len(each.members)) for each in means}) == 1
+        if len(means) < len(plans) or not alike or (over and means[0].over):
+            raise ValueError(
+                "a mean of means that average otherwise cannot be recorded; average all runs at "
+                "once, as in tta-mirror:mean:RUN,RUN"
+            )
+        members = (member for each in means for member in each.members)
+        return Mean(members=tuple(members), over=over or means[0].over)
 
     @property
     def runs(self) -> tuple[Recipe, ...]:
