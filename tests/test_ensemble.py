@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from upright import ensemble, evaluate
+from upright import Preprocess, ensemble, evaluate, tta
 from upright.evaluation.composed import each_network
-from upright.identity import Identity
+from upright.identity import NOBODY, Identity
 from upright.models import build_network, in_half_precision
 from upright.sources import load_model
+from upright.sources.pretrained import Pretrained
+from upright.sources.registry import SOURCES, load_pretrained, model_source
 
 
 def network(seed: int) -> nn.Module:
@@ -53,11 +55,76 @@ def test_it_is_evaluated_as_any_model() -> None:
     assert set(found.attacks) == {"grid-2x2x3", "s-pgd"}
 
 
-def test_members_of_other_classes_and_none_at_all_are_refused() -> None:
+def test_members_of_other_classes_lists_and_none_at_all_are_refused() -> None:
     with pytest.raises(ValueError, match="the same classes, but answer with 10 and 4"):
         ensemble(network(1), lambda images: torch.zeros(len(images), 4))(noise(1))
-    with pytest.raises(ValueError, match="at least one"):
-        ensemble()
+    for models in ((), ([network(1), network(2)],)):
+        with pytest.raises(ValueError, match="one by one"):
+            ensemble(*models)  # type: ignore[arg-type]
+
+
+def test_members_may_want_images_in_other_dtypes() -> None:
+    first, second, images = network(1), network(2), noise(3)
+    found = ensemble(first, second.double())(images)
+    torch.testing.assert_close(found.float(), ensemble(first, second.float())(images))
+
+
+def test_of_functions_among_the_members_nothing_is_known() -> None:
+    known, functions = network(1), (torch.sin, torch.cos)
+    mixed = [ensemble(known, lambda images, do=do: do(known(images))) for do in functions]
+    assert [Identity.of(each) for each in mixed] == [NOBODY, NOBODY]
+    averaged = [tta(lambda images, do=do: do(known(images)), "mirror") for do in functions]
+    assert [Identity.of(each) for each in averaged] == [NOBODY, NOBODY]
+
+
+def fake_source(monkeypatch: pytest.MonkeyPatch, **made: Pretrained) -> None:
+    monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))
+
+    @model_source("fake:NAME", r"fake:(\w+)", prefix=True)
+    def load(name: str, *, device: torch.device) -> Pretrained:
+        del device
+        return made[name]
+
+
+def test_what_is_told_of_preprocessing_is_told_of_each_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own, told = Preprocess(mean=(0.2,), std=(2.0,)), Preprocess(mean=(0.5,), std=(0.5,))
+    fake_source(monkeypatch, a=Pretrained(network(1), own), b=Pretrained(network(2)))
+    images = noise(2)
+    for preprocess in (None, told):
+        alone = [load_model(f"fake:{name}", preprocess=preprocess)(images) for name in "ab"]
+        both = load_model("mean:fake:a, fake:b", preprocess=preprocess)
+        torch.testing.assert_close(both(images), torch.stack(alone).mean(0))
+        mirrored = load_model("tta-mirror:mean:fake:a,fake:b", preprocess=preprocess)
+        seen = (both(images) + both(images.flip(-1))) / 2
+        torch.testing.assert_close(mirrored(images), seen)
+
+
+def test_names_and_sizes_are_those_of_whichever_member_has_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small, large = (Preprocess(resize=side, center_crop=side) for side in (24, 32))
+    fake_source(
+        monkeypatch,
+        plain=Pretrained(network(1)),
+        named=Pretrained(network(1), small, ("cat", "dog")),
+        turned=Pretrained(network(1), small, ("dog", "cat")),
+        large=Pretrained(network(1), large, ("cat", "dog")),
+    )
+    for order in ("plain,fake:named", "named,fake:plain"):
+        found = load_pretrained(f"mean:fake:{order}")
+        assert (found.classes, found.preprocess) == (("cat", "dog"), small)
+    with pytest.raises(ValueError, match="other classes, or in another order"):
+        load_pretrained("mean:fake:plain,fake:named,fake:turned")
+    with pytest.raises(ValueError, match="images of several sizes"):
+        load_pretrained("mean:fake:named,fake:large")
+
+
+@pytest.mark.parametrize("name", ["mean:zoo:cifar10/std", "mean:a.py:make,", "mean:,"])
+def test_a_mean_of_one_is_told(name: str) -> None:
+    with pytest.raises(ValueError, match="name two models or more, with commas"):
+        load_model(name)
 
 
 def test_models_by_name_are_one_by_their_mean() -> None:

@@ -188,6 +188,8 @@ def test_a_mirrored_model_answers_alike_to_an_image_and_its_mirror_image() -> No
         ("grid-3x3", "needs a count"),
         ("5@", "space"),
         ("s-pgd", "or mirror"),
+        ("", "no '' to average over"),
+        ("mirror@shift(1px)", "a mirror image has no space"),
     ],
 )
 def test_what_is_no_averaging_is_refused(text: str, reason: str) -> None:
@@ -204,17 +206,30 @@ def test_states_of_other_poses_are_of_another_model() -> None:
 
 
 def test_in_half_precision_images_are_moved_as_without() -> None:
-    seen: list[torch.dtype] = []
+    seen: list[Tensor] = []
 
     class Noting(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
-            seen.append(images.dtype)
+            seen.append(images)
             return images.mean((2, 3))
 
     images = noise(2)
-    half = each_network(tta(Noting(), "3+mirror"), lambda net: in_half_precision(net, "bfloat16"))
+    model = tta(Noting(), "3@shear(20) zoom(0.8..1.2)+mirror")  # whose maps are products
+    model(images)
+    plain, seen = seen, []
+    half = each_network(model, lambda net: in_half_precision(net, "bfloat16"))
     assert half(images).dtype == torch.float32
-    assert set(seen) == {torch.float32}
+    assert torch.equal(torch.stack(seen), torch.stack(plain))
+
+
+def test_its_state_is_of_its_poses_alone() -> None:
+    model = tta(network(), Pose.of(dx=torch.arange(500.0)))
+    model.load_state_dict(model.state_dict())
+    moved = torch.arange(500.0)
+    moved[250] += 1e-3
+    assert Identity.of(tta(network(), Pose.of(dx=moved))) != Identity.of(model)
+    with pytest.raises(ValueError, match="averaged otherwise"):
+        tta(network(), 4).load_state_dict(tta(network(), 5).state_dict())
 
 
 def test_a_grid_that_does_not_fit_the_space_is_named(tmp_path: Path) -> None:

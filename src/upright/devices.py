@@ -8,8 +8,9 @@ from torch import Tensor
 __all__ = ["pinned", "sent"]
 
 _IN_TURN = ("cuda",)
-"""Devices that take a copy in the order of their work, from memory that may be used again at once.
-On others it may still be read."""
+"""Devices that take a copy in the order of their work. Plain memory may be used again at once: it
+is set aside first; and torch keeps memory that ``pinned`` makes until it was read. On other devices
+memory may still be read."""
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
@@ -18,5 +19,5 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def pinned(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy to where a GPU can read by itself, if it is to go to one; large copies wait else."""
+    """Put where a GPU can read by itself, if it is to go to one; large copies wait else."""
     return tensor.pin_memory() if tensor.is_cpu and device.type == "cuda" else tensor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.evaluation.composed import Change, Composed, each_network
-from upright.logits import ask
+from upright.identity import Unknown
+from upright.logits import Asker, widened
 
 __all__ = ["Ensemble", "ensemble"]
 
@@ -21,7 +21,9 @@ class Ensemble(Composed):
         super().__init__()
         self.names = tuple(f"member{place}" for place in range(len(models)))
         for name, model in zip(self.names, models, strict=True):
-            setattr(self, name, model)  # by itself, so that torch finds what has weights
+            # Each by itself, so that torch finds what has weights.
+            setattr(self, name, model if isinstance(model, nn.Module) else Unknown(model))
+        self._ask = Asker()  # members may want other dtypes
         self.training = any(isinstance(each, nn.Module) and each.training for each in models)
 
     @property
@@ -33,9 +35,9 @@ class Ensemble(Composed):
 
     def forward(self, images: Tensor) -> Tensor:
         first, *others = self.members
-        total = self._logits(first, images)
+        total = widened(self._ask(first, images))
         for member in others:
-            logits = self._logits(member, images)
+            logits = widened(self._ask(member, images))
             if logits.shape != total.shape:
                 raise ValueError(
                     f"the models of an ensemble need the same classes, but answer with "
@@ -43,12 +45,6 @@ class Ensemble(Composed):
                 )
             total = total + logits
         return total / len(self.names)
-
-    @staticmethod
-    def _logits(member: Model, images: Tensor) -> Tensor:
-        logits = ask(member, images)
-        # A sum in half precision would lose what they differ in.
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def ensemble(*models: Model) -> Ensemble:
@@ -61,6 +57,6 @@ def ensemble(*models: Model) -> Ensemble:
     >>> ensemble(*(model.eval() for model in three))(torch.rand(2, 3, 2, 2)).shape
     torch.Size([2, 5])
     """
-    if not models:
-        raise ValueError("an ensemble needs a model; give at least one")
+    if not models or not all(map(callable, models)):
+        raise ValueError("an ensemble needs models; give them one by one, as in ensemble(a, b)")
     return Ensemble(models)

@@ -18,7 +18,18 @@ from torch.nn.parameter import is_lazy
 
 from upright.checks import Model
 
-__all__ = ["NOBODY", "FromFile", "Identity", "file_digest", "is_from_file"]
+__all__ = ["NOBODY", "FromFile", "Identity", "Unknown", "file_digest", "is_from_file"]
+
+
+class Unknown(nn.Module):
+    """A callable that is no module: nothing is known of what it is a part of, but by asking."""
+
+    def __init__(self, call: Model) -> None:
+        super().__init__()
+        self.call, self.training = call, False
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.call(images)
 
 
 class FromFile(nn.Module):
@@ -56,9 +67,17 @@ class Identity:
         """Look at a model, and at all that is in it."""
         if not isinstance(model, nn.Module):
             return NOBODY
-        tensors, files = model.state_dict(), list(_files(model))
+        tensors, files = _state(model), list(_files(model))
         several = hashlib.sha256("".join(files).encode()).hexdigest() if files[1:] else None
         return Identity(_digest(tensors) if tensors else None, several or next(iter(files), None))
+
+
+def _state(model: nn.Module) -> dict[str, Any]:
+    """What tells a model: nothing where a part is unknown, or has no weights, but words alone."""
+    state = model.state_dict()
+    words = all(name.rpartition(".")[2] == "_extra_state" for name in state)
+    hidden = any(isinstance(part, Unknown) for part in model.modules())
+    return {} if words or hidden else state
 
 
 NOBODY = Identity(None, None)

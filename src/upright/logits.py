@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from upright.checks import Model, check_logits, explain_channels
 from upright.tiles import is_out_of_memory
 
-__all__ = ["Asker", "ask", "logits_of"]
+__all__ = ["Asker", "ask", "logits_of", "widened"]
 
 
 def ask(model: Model, images: Tensor) -> Tensor:
@@ -61,6 +61,11 @@ class Asker:
     def __reduce__(self) -> tuple[type[Asker], tuple[()]]:
         """Copies learn by themselves: their models are copies too."""
         return Asker, ()
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Give logits to add up: a sum in half precision would lose what they differ in."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def logits_of(answer: object) -> Tensor:

@@ -158,6 +158,16 @@ class Record:
         return "locnet" in self.recipe or "members" in self.recipe
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """What tells one run of a method from another: of a mean, the seeds of its members."""
+        members = self.recipe.get("members")
+        if not isinstance(members, list):
+            return (self.seed,)
+        recipes = (each.get("classifier", each) for each in members if isinstance(each, dict))
+        found = (each.get("seed") for each in recipes if isinstance(each, dict))
+        return tuple(sorted(seed for seed in found if isinstance(seed, int)))
+
+    @property
     def is_guest(self) -> bool:
         """Whether it is of a model of whose training nothing is known here."""
         return "source" in self.recipe

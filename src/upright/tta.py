@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
 from upright.evaluation.composed import Change, Composed, each_network
-from upright.logits import ask
+from upright.logits import ask, widened
 from upright.pose import Pose
 from upright.registry import UnknownNameError
 from upright.space import PAPER, Space
@@ -60,6 +60,8 @@ class Averaging:
             return Averaging(mirrored=True)
         listed = text.removesuffix(f"+{_MIRROR}")
         name, at, box = listed.partition("@")
+        if name == _MIRROR:
+            raise ValueError(f"{text!r}: a mirror image has no space; {_GIVE}")
         return Averaging(
             poses=_search(int(name) if name.isdecimal() else name),
             space=Space.of(box if at else space),
@@ -116,9 +118,17 @@ class Averaged(Composed):
             resampling=self.resampling,
         ).eval()
 
-    def get_extra_state(self) -> str:
+    def get_extra_state(self) -> tuple[str, Tensor | None]:
         """Answers depend on the poses as on weights: a stored evaluation is of one of both."""
-        return f"{self.extra_repr()}, {self.resampling}"
+        given = self.poses if isinstance(self.poses, Pose) else None
+        listed = given.chain if given is not None else self.poses
+        text = f"{listed}, {self.space}, mirrored={self.mirrored}, seed={self.seed}"
+        code = (self.space if given is None else Space(given.chain)).chain.code_digest
+        return f"{text}, {self.resampling} {code}", None if given is None else given.values
+
+    def set_extra_state(self, state: tuple[str, Tensor | None]) -> None:
+        if state[0] != self.get_extra_state()[0]:
+            raise ValueError(f"this model is averaged otherwise than that of the state: {state[0]}")
 
     def poses_for(self, height: int, width: int) -> Pose:
         """Give the poses for images of a size in pixels, in shape (M,)."""
@@ -134,7 +144,7 @@ class Averaged(Composed):
         total, count = torch.zeros((), device=images.device), 0
         # One after another: memory stays that of the model.
         for seen in self._views(images):
-            total, count = total + self._logits(seen), count + 1
+            total, count = total + widened(ask(self.model, seen)), count + 1
         return total / count
 
     def _views(self, images: Tensor) -> Iterator[Tensor]:
@@ -144,11 +154,6 @@ class Averaged(Composed):
             yield moved
             if self.mirrored:
                 yield moved.flip(-1)
-
-    def _logits(self, images: Tensor) -> Tensor:
-        logits = ask(self.model, images)
-        # A sum of many in half precision would lose what they differ in.
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def tta(

@@ -16,7 +16,7 @@ from upright.objective import Objective
 from upright.paper import Figure, Layout, Method, Paper
 from upright.record_files import RecordFolder
 from upright.train import load_network
-from upright.train.pair import plan_from_json
+from upright.train.any_plan import plan_from_json
 
 DATA = "npz:colours.npz"
 COLOURS = Paper(

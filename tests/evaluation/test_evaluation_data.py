@@ -100,6 +100,10 @@ KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "batches of lists": lambda images, labels: (
         (list(few), some.tolist()) for few, some in uneven_batches(images, labels) if len(few)
     ),
+    "labels that are a column": lambda images, labels: (
+        images,
+        torch.stack((labels, labels), 1)[:, 1],
+    ),
     "int32 labels": lambda images, labels: (images, labels.int()),
     "dataset": Items,
     "tensor dataset": TensorDataset,

@@ -23,10 +23,11 @@ from upright.measure import (
     measure_oracle,
     measure_run,
 )
+from upright.measure.doubts import doubts
 from upright.measure.run import questions_of, state_name
 from upright.models import Compiled, InHalfPrecision
 from upright.records import Record
-from upright.sources import load_locator, load_model
+from upright.sources import load_locator, load_model, trained_as
 from upright.space import PAPER
 from upright.train import Mean, Pair, RunDirectory, load_network, train
 from upright.train.any_plan import plan_from_json
@@ -115,6 +116,24 @@ def test_a_mean_by_name_and_as_a_task_have_one_record(folders, form):
     assert by_task.measured[GRID] == found.attacks[GRID].accuracy
 
 
+def test_a_run_that_stands_twice_in_a_mean_is_refused(folders):
+    with pytest.raises(ValueError, match="stands twice"):
+        load(f"mean:{folders['cls']},{folders['cls']}", DATA, Question(), device=CPU)
+
+
+def test_doubts_are_about_every_member_of_a_mean(folders):
+    question = Question.of([GRID], split="held-out")
+    name = f"mean:{folders['cls']},{folders['other']}"
+    loaded = load(name, DATA, question, device=CPU)
+    trained = trained_as(name)
+    assert [each.recipe.seed for each in trained] == [0, 1]
+    kept = replace(trained[0], recipe=replace(trained[0].recipe, held_out=True))
+    for order in ((kept, trained[1]), (trained[1], kept)):
+        said = [each for each in doubts(name, order, loaded) if "with --held-out" in each]
+        assert len(said) == 1
+    assert not [each for each in doubts(name, (kept, kept), loaded) if "--held-out, it" in each]
+
+
 def test_the_mean_of_a_guest_is_a_guest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_as_npz(colours(), tmp_path / "colours.npz")
@@ -124,6 +143,9 @@ def test_the_mean_of_a_guest_is_a_guest(tmp_path, monkeypatch):
     record = measure(load(name, DATA, Question.of([GRID]), device=CPU)).record
     assert record.is_guest
     assert record.method == name
+    (tmp_path / "mine.py").write_text(code + "# other code\n")
+    other = measure(load(name, DATA, Question.of([GRID]), device=CPU)).record
+    assert other.recipe["weights_digest"] != record.recipe["weights_digest"]
 
 
 def test_a_run_that_was_stopped_is_measured_but_not_recorded(folders):

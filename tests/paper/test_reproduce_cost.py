@@ -8,10 +8,13 @@ import pytest
 
 from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective, parse_objective
+from upright.paper import INVARIANCE
 from upright.paper.cells import with_run
-from upright.paper.cost import cost_of, passes_of_a_step, usual_hardware
+from upright.paper.cost import cost_of, passes_of_a_step, timed, usual_hardware
 from upright.records import Origin
 from upright.report.data import lambda_curve, runtime_points
+from upright.train import Mean
+from upright.tta import Averaging
 from upright.workers import Task
 
 GPU = "made-up GPU"
@@ -34,6 +37,11 @@ def test_the_same_method_on_the_same_hardware_is_measured():
         assert (cost.train, cost.evaluate, cost.basis) == (160.0, 20.0, "measured")
         assert cost.seconds == 180.0
     assert cost_of(task("std*"), [STAR], GPU, train=()).seconds == 20.0
+
+
+def test_a_mean_tells_no_network_s_time():
+    mean = Mean(members=(paper_recipe("cifar10", "std*"),), over=Averaging.parse("mirror"))
+    assert timed(INVARIANCE, [made_up_record(mean, GRID), STAR]) == (STAR,)
 
 
 @pytest.mark.parametrize("beside", [4, None])

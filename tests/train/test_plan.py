@@ -92,6 +92,7 @@ def test_a_mean_tells_its_members_and_what_it_is_over() -> None:
         for plan in (first, mean(first), mean(first, over="10"), mean(first, first), alike)
     }
     assert len(hashes) == 5
+    assert mean(second, first).hash == alike.hash
     assert mean(pair()).locnet_fill == "reflection"
     assert [mean(first, over=over).answers for over in ("mirror", "grid-2x1x3", "5+mirror")] == [
         *(2, 6, 10)
@@ -137,6 +138,8 @@ def test_json_of_a_mean_of_means_is_refused_however_deep_it_is() -> None:
     ("members", "over", "reason"),
     [
         ([mean(tiny_recipe())], "mirror", "a mean of means"),
+        ([tiny_recipe(objective="LocNet(black)"), tiny_recipe()], None, "name classifiers"),
+        ([tiny_recipe(), tiny_recipe(view=6)], None, "images of one size"),
         ([], "mirror", "needs a member"),
         ([tiny_recipe()], None, "a mean of one is no mean"),
         ([pair(oracle=True), pair()], None, "an oracle"),

@@ -319,19 +319,19 @@ class Evaluate:
     def _sizes(self) -> tuple[int | None, int | None]:
         """Resize and crop: as told, or else as the run was trained, if images come in any size."""
         told, trained = (self.resize, self.center_crop), self._trained
-        if told != (None, None) or trained is None or not can_resize(self.data):
+        if told != (None, None) or not trained or not can_resize(self.data):
             return told
-        return trained.recipe.resize, trained.recipe.center_crop
+        return trained[0].recipe.resize, trained[0].recipe.center_crop
 
     @property
     def _view(self) -> int | None:
         """What the model sees: as told, or else as the run was trained."""
-        if self.view is not None or self._trained is None:
+        if self.view is not None or not self._trained:
             return self.view
-        return self._trained.recipe.view
+        return self._trained[0].recipe.view
 
     @cached_property
-    def _trained(self) -> Trained | None:
+    def _trained(self) -> tuple[Trained, ...]:
         return trained_as(self.model)
 
     def _question(self) -> Question:

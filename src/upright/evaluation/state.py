@@ -125,7 +125,10 @@ class State:
 
 def _brought_over(*arrays: Tensor) -> Iterator[Tensor]:
     """Give arrays of as many rows on the host, in one copy: each waits for a GPU."""
-    flat = [array.detach().reshape(len(array), -1).contiguous() for array in arrays]
+    rows = [array.detach().reshape(len(array), -1) for array in arrays]
+    # No plain contiguous(): one row, or rows of one value, are so in torch's eyes whatever they lie
+    # among, and cannot be taken for bytes.
+    flat = [each.clone(memory_format=torch.contiguous_format) for each in rows]
     whole = torch.cat([each.view(torch.uint8) for each in flat], 1).cpu()
     widths = [each.shape[1] * each.element_size() for each in flat]
     for part, array in zip(whole.split(widths, 1), arrays, strict=True):

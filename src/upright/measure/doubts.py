@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
@@ -16,25 +16,29 @@ __all__ = ["doubts", "notes"]
 
 
 def doubts(
-    model: str, trained: Trained | None, loaded: Loaded, *, in_time: bool = False
+    model: str, trained: Sequence[Trained], loaded: Loaded, *, in_time: bool = False
 ) -> Iterator[str]:
     """Say what probably was not meant, one line each.
 
     Args:
         model: as it was asked for.
-        trained: what is known of how it was trained.
+        trained: what is known of how its parts were trained.
         loaded: the model, the data that were read, and what is asked.
         in_time: whether as much is to be measured as there is time for.
     """
-    data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
-    split = loaded.question.split
+    data_name, split = loaded.data_name, loaded.question.split
     if split != "test" and not has_parts(data_name):
         same = "the same images as" if split == "train" else "some images of"
         yield f"{data_name} has no parts: --split {split} reads {same} test"
     yield from _of_outputs(loaded)
-    if trained is None:
-        return
-    in_part = in_time or loaded.question.sample is not None
+    every = (_of_training(model, each, loaded, in_time=in_time) for each in trained)
+    yield from dict.fromkeys(doubt for some in every for doubt in some)
+
+
+def _of_training(model: str, trained: Trained, loaded: Loaded, *, in_time: bool) -> Iterator[str]:
+    """What the training of one part says."""
+    data_name, data, fill = loaded.data_name, loaded.data, loaded.question.fill
+    split, in_part = loaded.question.split, in_time or loaded.question.sample is not None
     if split == "test" and _is_seen(trained, data_name, data, whole=not in_part):
         yield (
             f"{model} was trained on these very images, so this is no test; give images that it "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,10 @@ def weights_digest(model: Model, source: str) -> str | None:
         return hashlib.sha256(f"{known.weights} {known.files}".encode()).hexdigest()
     if known.weights is not None or known.files is not None:
         return known.weights or known.files
-    # As in my_model.py:make.
-    files = [path for part in source.split(":") if (path := Path(part).expanduser()).is_file()]
-    return file_digest(files[0]) if files else None
+    # As in my_model.py:make, or in mean:my_model.py:make,other.py:make.
+    parts = re.split(r"[:,]", source)
+    files = [path for part in parts if (path := Path(part).expanduser()).is_file()]
+    return file_digest(*files) if files else None
 
 
 def _hides_weights(model: Model) -> bool:

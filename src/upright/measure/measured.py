@@ -97,7 +97,7 @@ def load(
         preprocess: what is told of how the model takes images and answers.
         classes: the names of the model's outputs; without, those that its source knows.
     """
-    if preprocess.as_json() and trained_as(model) is not None:
+    if preprocess.as_json() and trained_as(model):
         raise ValueError(
             f"{model} was trained here, and has its preprocessing inside; leave out what is told"
         )

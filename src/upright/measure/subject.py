@@ -10,7 +10,7 @@ from typing import Any
 
 from upright import zoo
 from upright.records import Origin
-from upright.sources.averaged import AVERAGED, MEAN
+from upright.sources.averaged import AVERAGED, MEAN, names_in_mean
 from upright.sources.trained import STN_PLUS
 from upright.train import Checkpoint, Mean, Pair, Plan, RunDirectory
 from upright.tta import Averaging
@@ -96,6 +96,8 @@ class FinishedRun(Subject):
     @staticmethod
     def mean(members: Sequence[FinishedRun], over: Averaging | None = None) -> FinishedRun:
         """Take several as one, by the mean of their answers."""
+        if len({each.plan.hash for each in members}) < len(members):
+            raise ValueError("a run stands twice in a mean; name each once")
         besides = [each.beside for each in members if each.beside is not None]
         known = all(each.trained_by for each in members)
         return FinishedRun(
@@ -114,7 +116,7 @@ class FinishedRun(Subject):
         if match := AVERAGED.fullmatch(name):
             return FinishedRun.mean(_all_of([match[2]]), Averaging.parse(match[1]))
         if match := MEAN.fullmatch(name):
-            return FinishedRun.mean(_all_of(match[1].split(",")))
+            return FinishedRun.mean(_all_of(names_in_mean(match[1])))
         if name.startswith("zoo:"):
             return FinishedRun.of_card(zoo.card(name.removeprefix("zoo:")))
         if match := STN_PLUS.fullmatch(name):
@@ -145,7 +147,7 @@ def is_run(name: str) -> bool:
     if match := AVERAGED.fullmatch(name):
         return is_run(match[2])
     if match := MEAN.fullmatch(name):
-        return all(map(is_run, match[1].split(",")))
+        return all(map(is_run, names_in_mean(match[1])))
     is_known = name.startswith("zoo:") or STN_PLUS.fullmatch(name) is not None
     return is_known or Path(name).is_dir()
 

@@ -34,8 +34,7 @@ def network_size(name: str, *, classes: int, shape: tuple[int, int, int]) -> Net
     # Here, since no command should wait for it that counts nothing.
     from torch.utils.flop_counter import FlopCounterMode
 
-    # Who counts must not change what is drawn next.
-    with torch.random.fork_rng(devices=[]), FakeTensorMode(), torch.no_grad():
+    with FakeTensorMode(), torch.no_grad():
         network = build_network(name, classes=classes, channels=shape[0]).eval()
         with FlopCounterMode(display=False) as counter:
             network(torch.zeros(1, *shape))

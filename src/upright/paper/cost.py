@@ -65,10 +65,10 @@ _UNKNOWN = _Time(None, "unknown")
 def timed(paper: Paper, records: Iterable[Record]) -> tuple[Record, ...]:
     """The records that tell times: of recipes that this version knows, evaluated on all images.
 
-    Those of two networks together tell neither's.
+    Those of several networks together, and of means, tell no network's.
     """
     found = by_recipe(paper, records).items()
-    return tuple(record for recipe, some in found if len(recipe.runs) == 1 for record in some)
+    return tuple(record for plan, some in found if isinstance(plan, Recipe) for record in some)
 
 
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:

@@ -15,10 +15,10 @@ __all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_red
 def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
     """Average a metric over seeds, each by its newest record; None where no record has it."""
     having = [record for record in records if metric in record.measured]
-    newest = {record.seed: record for record in sorted(having, key=lambda each: each.finished)}
+    newest = {record.seeds: record for record in sorted(having, key=lambda each: each.finished)}
     if not newest:
         return None
-    chosen = [newest[seed] for seed in sorted(newest)]
+    chosen = [newest[seeds] for seeds in sorted(newest)]
     values = [record.measured[metric] for record in chosen]
     spread = statistics.stdev(values) if len(values) > 1 else None
     return Estimate(

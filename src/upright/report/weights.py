@@ -113,7 +113,7 @@ def _chosen_by(choice: WeightChoice, weight: float) -> str:
         (_TEST, choice.tested, choice.by_test),
         (_HELD_OUT, choice.held_out, choice.by_held_out),
     )
-    if all(len(points) < 2 for _, points, _ in ways):
+    if len({point.weight for _, points, _ in ways for point in points}) < 2:
         return "no other tried"
     told = (_told(way, points, best, weight) for way, points, best in ways if len(points) > 1)
     return ", ".join(each for each in told if each)

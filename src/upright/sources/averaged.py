@@ -18,12 +18,23 @@ from upright.sources.pretrained import Pretrained
 from upright.sources.registry import load_pretrained, model_source
 from upright.tta import Averaging
 
-__all__ = ["AVERAGED", "MEAN", "load_averaged", "load_mean"]
+__all__ = ["AVERAGED", "MEAN", "load_averaged", "load_mean", "names_in_mean"]
 
-AVERAGED = re.compile(r"tta-([^:]+):(.+)")
+AVERAGED = re.compile(r"tta-([^:]*):(.+)")
 """Its name, and in it the averaging and the name of the other model."""
-MEAN = re.compile(r"mean:([^,]+(?:,[^,]+)+)")
+MEAN = re.compile(r"mean:(.+)")
 """Its name, and in it those of the other models, with commas between them."""
+
+
+def names_in_mean(names: str) -> list[str]:
+    """The names of the models of a mean."""
+    found = [name.strip() for name in names.split(",")]
+    if len(found) < 2 or not all(found):
+        raise ValueError(
+            f"mean:{names} is a mean of one; name two models or more, with commas between them, "
+            "none of which has a comma itself"
+        )
+    return found
 
 
 @model_source(
@@ -46,15 +57,23 @@ def load_averaged(over: str, name: str, *, device: torch.device) -> Pretrained:
     about="the mean of the logits of two or more models",
 )
 def load_mean(names: str, *, device: torch.device) -> Pretrained:
-    """Load models that answer as one; each has its own preprocessing inside."""
-    parts = [load_pretrained(name, device=device) for name in names.split(",")]
-    first = parts[0]
-    if any(part.classes != first.classes for part in parts if part.classes and first.classes):
+    """Load models that answer as one; each takes images as its source says, or as is told."""
+    parts = tuple(load_pretrained(name, device=device) for name in names_in_mean(names))
+    classes = {part.classes for part in parts if part.classes}
+    if len(classes) > 1:
         raise ValueError(f"the models of mean:{names} have other classes, or in another order")
-    usual = Preprocess(resize=first.preprocess.resize, center_crop=first.preprocess.center_crop)
+    sizes = {(part.preprocess.resize, part.preprocess.center_crop) for part in parts}
+    sizes -= {(None, None)}
+    if len(sizes) > 1:
+        raise ValueError(
+            f"the models of mean:{names} want images of several sizes; write a function that "
+            "brings images to each, and name it as FILE.py:FUNCTION"
+        )
+    resize, center_crop = next(iter(sizes), (None, None))
     return Pretrained(
-        ensemble(*(part.model(device=device) for part in parts)),
-        usual,
-        first.classes,
+        ensemble(*(part.network for part in parts)),
+        Preprocess(resize=resize, center_crop=center_crop),
+        next(iter(classes), ()),
         in_torch=all(part.in_torch for part in parts),
+        members=parts,
     )

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from upright.checks import Model
+from upright.ensemble import ensemble
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 
 __all__ = ["Pretrained"]
@@ -34,6 +35,8 @@ class Pretrained:
     """Whether torch computes it, in whichever precision it is told to; another runtime does not."""
     outside: Callable[[Model], Model] = _itself
     """What is done with the model that takes images in [0, 1], such as averaging it over poses."""
+    members: tuple[Pretrained, ...] = ()
+    """Of a mean: each takes images in its own way. The network is all of theirs."""
 
     def model(self, told: Preprocess | None = None, *, device: torch.device | str = "cpu") -> Model:
         """Give the model from images in [0, 1] to logits.
@@ -42,6 +45,10 @@ class Pretrained:
             told: what is said of it here, which goes before what its source says.
             device: where the network is.
         """
+        if self.members:
+            return self.outside(
+                ensemble(*(each.model(told, device=device) for each in self.members))
+            )
         around = (self.preprocess | (told or AS_IT_IS)).around(self.network)
         if isinstance(around, nn.Module) and around is not self.network:
             around = around.to(device)

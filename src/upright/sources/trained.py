@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from upright import zoo
-from upright.sources.averaged import AVERAGED, MEAN
+from upright.sources.averaged import AVERAGED, MEAN, names_in_mean
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, unknown_model
 from upright.train import Recipe, RunDirectory, load_network
@@ -76,20 +76,19 @@ class Trained:
     """What poses uncovered while the LocNet before it was trained; None where there is none."""
 
 
-def trained_as(name: str) -> Trained | None:
-    """Give what trained a model by name; None for a model from elsewhere."""
+def trained_as(name: str) -> tuple[Trained, ...]:
+    """Give what trained the parts of a model by name; nothing for those from elsewhere."""
     if match := AVERAGED.fullmatch(name):
         return trained_as(match[2])
     if match := MEAN.fullmatch(name):
-        every = [trained_as(each) for each in match[1].split(",")]
-        return every[0] if all(every) else None
+        return tuple(each for part in names_in_mean(match[1]) for each in trained_as(part))
     if match := STN_PLUS.fullmatch(name):
-        found, locnet = trained_as(match[2]), RunDirectory.open(Path(match[1])).recipe
-        return found and replace(found, locnet_fill=locnet.locnet_fill)
+        locnet = RunDirectory.open(Path(match[1])).recipe
+        return tuple(replace(each, locnet_fill=locnet.locnet_fill) for each in trained_as(match[2]))
     if name.startswith("zoo:"):
         card = zoo.card(name.removeprefix("zoo:"))
-        return Trained(card.recipe, card.classes, card.train_digest)
+        return (Trained(card.recipe, card.classes, card.train_digest),)
     if Path(name).is_dir():
         run = RunDirectory.open(Path(name))
-        return Trained(run.recipe, run.classes, run.data_digest)
-    return None
+        return (Trained(run.recipe, run.classes, run.data_digest),)
+    return ()

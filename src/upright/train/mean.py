@@ -39,6 +39,15 @@ class Mean(Plan):
             raise ValueError("a mean of means; name the members of all of them")
         if any(member.is_oracle for member in self.members):
             raise ValueError("an oracle reads the attack's own pose, and has no part in a mean")
+        if any(member.main.is_locnet for member in self.members):
+            raise ValueError("a LocNet finds poses and no classes; name classifiers")
+        if self.over is not None and self.over.space.chain.code_digest:
+            raise ValueError(
+                f"{self.over}: a record takes families of this package alone, since it would not "
+                "know whether the code of your own has changed"
+            )
+        if len({(run.resize, run.center_crop, run.view) for run in self.runs}) > 1:
+            raise ValueError("the runs of a mean need images of one size")
         if len({member.locnet_fill for member in self.members}) > 1:
             raise ValueError("the LocNets of a mean need the same fill: an attack has one")
         if len(self.members) == 1 and self.over is None:
@@ -85,7 +94,7 @@ class Mean(Plan):
     @property
     def hash(self) -> str:
         """Twelve hexadecimal digits that stand for all recipes, and what is averaged over."""
-        text = " ".join([*(member.hash for member in self.members), str(self.over)])
+        text = " ".join([*sorted(member.hash for member in self.members), str(self.over)])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def as_json(self) -> dict[str, Any]:
