@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.evaluation.composed import Change, Composed, each_network
-from upright.identity import Unknown
+from upright.identity import as_module
 from upright.logits import Asker, widened
 
 __all__ = ["Ensemble", "ensemble"]
@@ -21,8 +21,7 @@ class Ensemble(Composed):
         super().__init__()
         self.names = tuple(f"member{place}" for place in range(len(models)))
         for name, model in zip(self.names, models, strict=True):
-            # Each by itself, so that torch finds what has weights.
-            setattr(self, name, model if isinstance(model, nn.Module) else Unknown(model))
+            setattr(self, name, as_module(model))  # by itself, so that torch finds its weights
         self._ask = Asker()  # members may want other dtypes
         self.training = any(isinstance(each, nn.Module) and each.training for each in models)
 
@@ -53,6 +52,7 @@ def ensemble(*models: Model) -> Ensemble:
     Args:
         models: callables from float images in [0, 1], N x C x H x W, to logits of the same classes.
 
+    >>> import torch
     >>> three = [torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 5)) for _ in range(3)]
     >>> ensemble(*(model.eval() for model in three))(torch.rand(2, 3, 2, 2)).shape
     torch.Size([2, 5])

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from upright.checks import Model
 
-__all__ = ["NOBODY", "FromFile", "Identity", "Unknown", "file_digest", "is_from_file"]
+__all__ = ["NOBODY", "FromFile", "Identity", "Unknown", "as_module", "file_digest", "is_from_file"]
 
 
 class Unknown(nn.Module):
@@ -30,6 +30,11 @@ class Unknown(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.call(images)
+
+
+def as_module(model: Model) -> nn.Module:
+    """Give a model as a part of another, so that it is seen whether all of it is known."""
+    return model if isinstance(model, nn.Module) else Unknown(model)
 
 
 class FromFile(nn.Module):
@@ -67,17 +72,10 @@ class Identity:
         """Look at a model, and at all that is in it."""
         if not isinstance(model, nn.Module):
             return NOBODY
-        tensors, files = _state(model), list(_files(model))
+        hides = any(isinstance(part, Unknown) for part in model.modules())
+        tensors, files = {} if hides else model.state_dict(), list(_files(model))
         several = hashlib.sha256("".join(files).encode()).hexdigest() if files[1:] else None
         return Identity(_digest(tensors) if tensors else None, several or next(iter(files), None))
-
-
-def _state(model: nn.Module) -> dict[str, Any]:
-    """What tells a model: nothing where a part is unknown, or has no weights, but words alone."""
-    state = model.state_dict()
-    words = all(name.rpartition(".")[2] == "_extra_state" for name in state)
-    hidden = any(isinstance(part, Unknown) for part in model.modules())
-    return {} if words or hidden else state
 
 
 NOBODY = Identity(None, None)

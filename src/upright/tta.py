@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
 from upright.evaluation.composed import Change, Composed, each_network
+from upright.identity import as_module
 from upright.logits import ask, widened
 from upright.pose import Pose
 from upright.registry import UnknownNameError
@@ -101,9 +102,9 @@ class Averaged(Composed):
         resampling: Resampling = Resampling(),  # noqa: B008  a value, which nothing changes
     ) -> None:
         super().__init__()
-        self.model, self.poses, self.space = model, poses, space
+        self.model, self.poses, self.space = as_module(model), poses, space
         self.mirrored, self.seed, self.resampling = mirrored, seed, resampling
-        self.training = isinstance(model, nn.Module) and model.training
+        self.training = self.model.training
 
     def extra_repr(self) -> str:
         return f"{self.poses}, {self.space}, mirrored={self.mirrored}, seed={self.seed}"

@@ -52,8 +52,9 @@ def test_any_other_source_may_stand_before_the_zoo(upright):
     code, _, err = upright("evaluate", f"tta-2:zoo:{NAME}", *ASKED, "--record", "x.jsonl")
     assert (code, err) == (0, "")
     (record,) = read("x.jsonl").records
-    assert record.is_guest  # averaged over poses, it is not what its recipe gives
-    assert record.method == f"tta-2:zoo:{NAME}"
+    assert record.of_several  # averaged over poses, it is not what its recipe gives
+    assert record.method == "mean(KL(rob, Wo-2); 2)"
+    assert record.evaluation["weights"] == "bfloat16"
 
 
 def test_a_run_whose_data_have_no_split_is_not_measured_on_what_it_was_trained_on(upright):

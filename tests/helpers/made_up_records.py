@@ -61,4 +61,6 @@ def made_up_record(
 def paper_recipe(dataset: str, objective: str, **changes: Any) -> Recipe:
     """The paper's recipe, written down without the help of the plan."""
     fields = {"objective": objective, "data": dataset, "steps": PAPER_STEPS[dataset]}
+    if changes.get("model") in ("etn34", "stn34"):  # as published by Tai, Bailis and Valiant
+        fields |= {"optimizer": "adam", "learning_rate": 0.002}
     return Recipe(**fields | changes)

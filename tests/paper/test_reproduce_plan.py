@@ -93,8 +93,6 @@ def test_every_cell_s_recipe_is_the_paper_s():
             name = str(Objective.parse(objective, weight=weight))
             name = str(recipe.objective) if parsed.single_try else name
             changes = {"model": recipe.model, "batch": recipe.batch}
-            if recipe.model in ("etn34", "stn34"):  # as published by Tai, Bailis and Valiant
-                changes |= {"optimizer": "adam", "learning_rate": 0.002}
             assert recipe == paper_recipe(dataset, name, **changes)
             assert recipe.steps == (120_000 if dataset == "cifar100" else 80_000)
             assert (recipe.model == "resnet32") == (not method.startswith(NETWORKS))

@@ -51,6 +51,7 @@ ALLOWED = {
         "name.startswith(_PREFIX)",
         "file.name.partition('.')",
         "re.fullmatch('[0-9]{8,12}', name)",
+        "re.split('[:,]', source)",
     },
     "the name of a module": {
         "type(family).__module__.startswith('upright.families.')",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
+from upright.identity import as_module
 from upright.logits import ask
 from upright.tiles import is_out_of_memory, usual_batch
 
@@ -43,7 +44,7 @@ class Compiled(nn.Module):
         super().__init__()
         settle_compiler()
         self.training = False  # of itself: whether the model is in training mode is its own affair
-        self.model, self.batch_size = model, batch_size
+        self.model, self.batch_size = as_module(model), batch_size
         # Of a method: a compiled module would be a second part with the same weights.
         self._compiled = torch.compile(self._answer, dynamic=False, backend=backend)
         self._taken: set[torch.dtype] = set()

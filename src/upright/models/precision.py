@@ -8,6 +8,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
+from upright.identity import as_module
 from upright.models.fused import FusedResNet, can_fuse
 from upright.models.resnet import ResNet
 
@@ -43,7 +44,7 @@ class InHalfPrecision(nn.Module):
     ) -> None:
         super().__init__()
         self.training = False  # of itself: whether the model is in training mode is its own affair
-        self.model, self.precision = model, precision
+        self.model, self.precision = as_module(model), precision
         self._dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
         fuses = isinstance(model, ResNet) and can_fuse(model)
         self._fused = FusedResNet(cast(ResNet, model), self._dtype).freeze() if fuses else None
@@ -52,7 +53,8 @@ class InHalfPrecision(nn.Module):
         if self._fused is not None:
             return self._fused(images)
         with torch.autocast(images.device.type, self._dtype):
-            return self.model(images)
+            answer: Tensor = self.model(images)
+        return answer
 
     @property
     def has_kernels(self) -> bool:
