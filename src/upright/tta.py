@@ -15,6 +15,7 @@ from torch import Tensor
 
 from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
+from upright.devices import sent
 from upright.evaluation.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import ask, widened
@@ -149,12 +150,19 @@ class Averaged(Composed):
         return total / count
 
     def _views(self, images: Tensor) -> Iterator[Tensor]:
-        poses = self.poses_for(*images.shape[-2:]).to(images.device)
-        for place in range(len(poses)):
-            moved = self.resampling(images, poses[place : place + 1])
+        for moved in self._moved(images):
             yield moved
             if self.mirrored:
                 yield moved.flip(-1)
+
+    def _moved(self, images: Tensor) -> Iterator[Tensor]:
+        if self.poses is None:
+            yield images
+            return
+        poses = self.poses_for(*images.shape[-2:])
+        poses = poses.like(sent(poses.values, images.device))
+        for place in range(len(poses)):
+            yield self.resampling(images, poses[place : place + 1])
 
 
 def tta(
