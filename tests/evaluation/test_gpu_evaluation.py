@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bar_images import bars
 from rigid_spaces import rigid
-from upright import Evaluation, evaluate
+from upright import Evaluation, ensemble, evaluate, tta
+from upright.models import Compiled, build_network
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -44,3 +45,24 @@ def test_a_gpu_says_the_same(place: str, attack: str, only_accuracy: bool) -> No
     if one.worst_loss is not None and other.worst_loss is not None and attack != "s-pgd":
         near = torch.isclose(one.worst_loss, other.worst_loss, rtol=1e-3)
         assert near.float().mean() > 0.99
+
+
+@pytest.mark.parametrize("over", ["mirror", "3+mirror", "grid-3x3@shift(1px)"])
+def test_a_mean_of_networks_is_the_same_on_a_gpu(over: str) -> None:
+    networks = [build_network("convnet0.5").eval() for _ in range(2)]
+    images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    here = tta(ensemble(*networks), over)(images)
+    there = tta(ensemble(*networks), over).cuda()(images.cuda())
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-3)
+
+
+def test_a_compiled_network_says_on_a_gpu_what_it_says_plain() -> None:
+    network = build_network("convnet0.5").eval().cuda()
+    images = torch.rand(70, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        labels = network(images.cuda()).argmax(1).cpu()
+    asked: dict[str, Any] = {"attacks": ["grid-3x3x3"], "device": "cuda", "batch_size": 64}
+    plain = evaluate(network, (images, labels), **asked).attacks["grid-3x3x3"]
+    compiled = evaluate(Compiled(network, batch_size=64), (images, labels), **asked)
+    differing = plain.correct != compiled.attacks["grid-3x3x3"].correct
+    assert differing.float().mean() < 0.05

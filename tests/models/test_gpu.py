@@ -273,6 +273,21 @@ def test_graph_takes_the_steps_of_the_plain_loop(objective: str) -> None:
             assert relative(graph.state()[name], tensor.double()) < 1e-2, name
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"jitter": "brightness(0.2) contrast(0.7..1.4) saturation(0.5..2) hue(15)"},
+        {"jitter": "zoom(0.8..1.25) stretch(0.9..1.1)"},
+        {"mixup": 0.3, "cutout": 8, "smoothing": 0.1, "average": 0.9},
+    ],
+)
+def test_a_graph_has_all_that_a_recipe_adds_to_the_papers(changes: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"model": "resnet8", "steps": 100, "learning_rate": 0.01, **changes}
+    plain, graph = plain_and_recorded(Recipe(objective="L2(rob, Wo-4)", **fields))
+    assert graph.speed.graph
+    assert graph.means()["total"] == pytest.approx(plain.means()["total"], rel=1e-3)
+
+
 def test_a_search_of_several_rounds_is_recorded() -> None:
     """On images of noise its later rounds turn rounding into other poses, so weights may differ."""
     objective = "KL(rob, refine-40+rnd)"
