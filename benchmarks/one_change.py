@@ -10,12 +10,18 @@ continues where it was stopped. Without a change it compares methods that the pa
 
     python benchmarks/one_change.py --change '{}' --attack grid-775 --attack refine-1000 \
         --method 'KL(rob, Wo-10)' --method 'KL(rob, refine-10+rnd)'
+
+and with spaces what networks withstand that were trained on another, such as half the shifts:
+
+    python benchmarks/one_change.py --method 'KL-C(mix, S-PGD)' --method 'ALP(rob, S-PGD)' \
+        --change '{}' --change '{"space": "shift(1.5px) rotate(30)"}' \
+        --space 'shift(3px) rotate(30)' --space 'shift(1.5px) rotate(30)'
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -23,9 +29,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from upright.paper import INVARIANCE, reported, wanted
+from upright.paper import INVARIANCE, Paper, reported, wanted
 from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder
+from upright.space import PAPER, Space
 from upright.train import Recipe
 from upright.workers import LocalEngine, Task
 
@@ -40,6 +47,9 @@ class OneChange:
     """Fields of the recipe as JSON, such as '{"weight_decay": 1e-4}'; several may be given."""
     attack: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Under which to evaluate, such as refine-1000; several may be given. Without, grid-775."""
+    space: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """In which attacks search, such as 'shift(1.5px) rotate(30)'; several may be given. Without,
+    the paper's."""
     dataset: str = "cifar10"
     together: int = 4
     """How many runs train side by side."""
@@ -61,15 +71,31 @@ class OneChange:
             runs=self.runs, device=torch.device(self.device), together=self.together
         )
         attacks = self.attack or ("grid-775",)
-        tasks = [
-            Task(plan=recipe, attacks=attacks, test_images=self.test_images) for recipe in named
-        ]
-        for failure in make_missing(INVARIANCE, tasks, engine, results, say=print):
-            print(f"failed: {failure.task}: {failure.reason}")
-        found: dict[str, dict[str, float]] = {}
-        for record in results.read():
-            found.setdefault(record.recipe_hash, {}).update(record.measured)
-        Console().print(_table(self.dataset, named, found, ("nat", *attacks)))
+        for space in map(Space.of, self.space or (str(PAPER),)):
+            paper = asked_of(space)
+            tasks = [
+                Task(
+                    plan=recipe,
+                    attacks=attacks,
+                    test_images=self.test_images,
+                    question=paper.question,
+                )
+                for recipe in named
+            ]
+            for failure in make_missing(paper, tasks, engine, results, say=print):
+                print(f"failed: {failure.task}: {failure.reason}")
+            found: dict[str, dict[str, float]] = {}
+            for record in results.read():
+                if record.evaluation.get("space") == str(space):
+                    found.setdefault(record.recipe_hash, {}).update(record.measured)
+            title = f"{self.dataset}, {space}: accuracies in %"
+            Console().print(_table(title, self.dataset, named, found, ("nat", *attacks)))
+
+
+def asked_of(space: Space) -> Paper:
+    """Give the paper with its networks asked of another space, of which it reports nothing."""
+    question = replace(INVARIANCE.question, space=space)
+    return INVARIANCE if space == PAPER else replace(INVARIANCE, question=question, layouts=())
 
 
 def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
@@ -82,12 +108,13 @@ def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
 
 
 def _table(
+    title: str,
     dataset: str,
     named: dict[Recipe, tuple[str, str]],
     found: dict[str, dict[str, float]],
     metrics: tuple[str, ...],
 ) -> Table:
-    table = Table("method", "change", *metrics, title=f"{dataset}: accuracies in %")
+    table = Table("method", "change", *metrics, title=title)
     for recipe, (method, change) in named.items():
         measured = found.get(recipe.hash, {})
         table.add_row(method, change, *(_percent(measured.get(metric)) for metric in metrics))

@@ -270,6 +270,28 @@ def test_methods_are_compared_under_the_attacks_that_are_asked_for(
     assert "refine-20" in capsys.readouterr().out
 
 
+def test_networks_are_asked_of_other_spaces_and_once_alone(tmp_path: Path) -> None:
+    tiny = '{"steps": 2, "batch": 4, "data": "glyphs", "train_images": 16, "model": "convnet"}'
+    spaces = ("shift(1.5px) rotate(30)", "shift(3px) rotate(30)")
+    asked = load("one_change").OneChange(
+        method=("AT(rob, S-PGD)",),
+        change=(tiny, tiny.replace("{", '{"space": "shift(1.5px) rotate(30)", ')),
+        attack=("grid-3x3x3",),
+        space=spaces,
+        runs=tmp_path / "runs",
+        results=tmp_path / "results",
+        test_images=4,
+        device="cpu",
+    )
+    asked()
+    records = RecordFolder(tmp_path / "results").read()
+    told = [(each.recipe["space"], each.evaluation["space"]) for each in records]
+    assert sorted(told) == sorted((trained, searched) for trained in spaces for searched in spaces)
+    assert not any(record.reported for record in records)
+    asked()
+    assert RecordFolder(tmp_path / "results").read() == records
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [("gpu_photographs", ("--device", "cpu")), ("cpu_photographs", ("--rounds", "1"))],
