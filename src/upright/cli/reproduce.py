@@ -122,18 +122,19 @@ class Reproduce:
         layouts = self._layouts()
         results = RecordFolder.usual() if self.results is None else RecordFolder(self.results)
         kept = results.held_out if self.held_out else results
-        needs = self._needs(layouts)
+        needs, records = self._needs(layouts), results.read()
+        known = kept.read() if self.held_out else records
         console = roomy_console()
         failed = False
         if self.dry_run:
             device = parse_device(self.device)
-            tasks = self._tasks(needs, kept.read(), device)
-            todo = todo_of(_PAPER, tasks, results.read(), device=device, runs=self.runs)
+            tasks = self._tasks(needs, known, device)
+            todo = todo_of(_PAPER, tasks, records, device=device, runs=self.runs)
             console.print(todo_table(todo))
         else:
             with self._engine() as engine:
-                failed = self._run(self._tasks(needs, kept.read(), engine.device), kept, engine)
-        records = results.read()
+                failed = self._run(self._tasks(needs, known, engine.device), kept, engine)
+            records = results.read()
         tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
         choices = weight_choices(_PAPER, records, results.held_out.read())
         shown = printing(lambda: self._show(tables, _asked(choices, needs), console))

@@ -24,6 +24,7 @@ __all__ = [
     "Request",
     "Split",
     "can_resize",
+    "count_held_out",
     "data_names",
     "data_set",
     "has_parts",
@@ -177,9 +178,14 @@ def _load(
     return data
 
 
+def count_held_out(images: int) -> int:
+    """How many of so many training images are held out."""
+    return images // 10
+
+
 def _part_of_training(data: LabelledImages, *, held_out: bool) -> LabelledImages:
     """Give the tenth that is held out, or the rest; each in the order that the images have."""
-    count = len(data) // 10
+    count = count_held_out(len(data))
     if not count:
         raise ValueError(f"{len(data)} training images have no tenth to hold out: give 10 or more")
     drawn = torch.randperm(len(data), generator=torch.Generator().manual_seed(_HELD_OUT_SEED))

@@ -59,12 +59,11 @@ class FinishedRun(Subject):
         """
         runs = [RunDirectory.open(path) for path in folders]
         ends = [_last(run) for run in runs]
-        besides = [end.beside for end in ends if end.beside is not None]
         return FinishedRun(
             plan.with_runs([run.recipe for run in runs]),
             sum(end.seconds for end in ends),
-            max(besides) if len(besides) == len(ends) else None,
-            _trained_by(ends),
+            _most(end.beside for end in ends),
+            _each_once(end.trained_by for end in ends),
         )
 
     @staticmethod
@@ -98,13 +97,11 @@ class FinishedRun(Subject):
         """Take several as one, by the mean of their answers."""
         if len({each.plan.hash for each in members}) < len(members):
             raise ValueError("a run stands twice in a mean; name each once")
-        besides = [each.beside for each in members if each.beside is not None]
-        known = all(each.trained_by for each in members)
         return FinishedRun(
             Mean.of([each.plan for each in members], over),
             sum(each.seconds for each in members),
-            max(besides) if len(besides) == len(members) else None,
-            _each_once(each.trained_by for each in members) if known else (),
+            _most(each.beside for each in members),
+            _each_once(each.trained_by for each in members),
             packed=any(each.packed for each in members),
         )
 
@@ -170,14 +167,17 @@ def _last(run: RunDirectory) -> Checkpoint:
     return checkpoint
 
 
-def _trained_by(ends: Sequence[Checkpoint]) -> tuple[Origin, ...]:
-    """What trained any of the runs; empty where that is unknown of one."""
-    known = all(end.trained_by for end in ends)
-    return _each_once(end.trained_by for end in ends) if known else ()
+def _most(numbers: Iterable[int | None]) -> int | None:
+    """The largest; None where one is unknown."""
+    found = [*numbers]
+    known = [each for each in found if each is not None]
+    return max(known) if len(known) == len(found) else None
 
 
-def _each_once(some: Iterable[Iterable[Origin]]) -> tuple[Origin, ...]:
+def _each_once(some: Iterable[Sequence[Origin]]) -> tuple[Origin, ...]:
+    """What trained any of several; empty where that is unknown of one."""
+    every = [*some]
     found: list[Origin] = []
-    for origins in some:
+    for origins in every:
         found += [each for each in origins if each not in found]
-    return tuple(found)
+    return tuple(found) if all(every) else ()

@@ -35,6 +35,7 @@ from itertools import product
 from typing import Any, Literal
 
 from upright.data.known import KNOWN
+from upright.data.registry import count_held_out
 from upright.evaluation.question import LATER
 from upright.paper.numbers import reported
 from upright.paper.paper import Method, Paper
@@ -214,7 +215,7 @@ def is_whole(record: Record) -> bool:
     if known is None:
         return unlimited
     if record.evaluation.get("split") == "held-out":
-        return unlimited and record.images == known.counts["train"] // 10
+        return unlimited and record.images == count_held_out(known.counts["train"])
     digests = record.data_digest.items()
     usual = any(digests <= variant.digests.items() for variant in known.variants)
     return record.data_variant is not None or (bool(digests) and usual)

@@ -21,6 +21,7 @@ from typing import Literal, get_args
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN, KnownSet
+from upright.data.registry import count_held_out
 from upright.evaluation import Question
 from upright.measure.run import evaluation_precision, questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
@@ -191,7 +192,8 @@ def _images(task: Task, records: Iterable[Record]) -> int | None:
 
 
 def _all_images(known: KnownSet, split: str) -> int:
-    return known.counts["train"] // 10 if split == "held-out" else known.counts["test"]
+    held_out, test = count_held_out(known.counts["train"]), known.counts["test"]
+    return held_out if split == "held-out" else test
 
 
 def _has_measured(record: Record, question: Question) -> bool:
