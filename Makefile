@@ -50,7 +50,8 @@ test-all: check ## with the slow tests
 
 # A machine with a GPU has a torch of its own, so nothing is set up: its Python needs pytest and hypothesis.
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
-GPU_TESTS := $(wildcard tests/*/test_gpu*.py) tests/models/test_fused_ascent.py tests/models/test_fused_cuda.py
+GPU_TESTS := $(wildcard tests/*/test_gpu*.py) tests/models/test_fused_ascent.py tests/models/test_fused_cuda.py \
+	tests/models/test_recorded.py
 
 test-gpu: ## the tests of the kernels, on a machine with an NVIDIA GPU
 	$(PYTHON) -c 'import torch; assert torch.cuda.is_available(), "no GPU: torch does not see any"'

@@ -7,7 +7,8 @@ ResNet-50, EfficientNet-Lite0 and ViT-B/16 with random weights: torchvision's wh
 the same made by hand. Nothing fools them, so that every pose of a grid is asked for; images come as
 uint8 from the host. Against it stand as many plain passes over ready-made images, in batches of the
 same sizes, dtype and layout, in turns. "every pose" finds the worst poses, "accuracy" says only who
-is fooled. A training step of KL(rob, Wo-4) in bfloat16 stands against its own passes by hand.
+is fooled. A training step of KL(rob, Wo-4) in bfloat16 stands against its own passes by hand, also
+with the search recorded as a CUDA graph (`Recorded`), and also of a ResNet-32 on images of 32 px.
 
 Networks that PyTorch compiled stand against passes of the same compiled networks; what compilation
 gives is seen in passes a second, and in milliseconds, beside the way above. "first" is the first
@@ -22,7 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -33,7 +34,7 @@ from timing import Counted, in_a_row, interleave, machine, print_table, seconds_
 from torch import Tensor, nn
 
 from upright import RegularizedLoss, Space, evaluate, parse_attack
-from upright.models import Compiled, settle_compiler
+from upright.models import Compiled, Recorded, build_network, settle_compiler
 from upright.modes import evaluation_mode
 
 SPACE = Space.of("shift(10%) rotate(30)")
@@ -41,6 +42,10 @@ TARGET = 1.05
 IMAGENET = 50_000
 STEPS = 5
 """Of training that are timed in a row: a loop does not wait for the GPU between two of them."""
+STEP_WAYS = ("plain", "recorded", "compiled", "compiled, recorded")
+"""A network as it is or compiled; its search as it is or recorded."""
+STEP = "A step of KL(rob, Wo-4) in bfloat16"
+SMALL = "ResNet-32"
 ATTACKS = {"grid-775": None, "wo-10": "wo-10", "refine-1000": "refine-200"}
 """Whose hours are told, and by whose speed; None for the grid's."""
 
@@ -98,7 +103,9 @@ class EvaluationCost:
 @dataclass(frozen=True)
 class StepCost:
     network: str
-    compiled: bool
+    way: str
+    """One of ``STEP_WAYS``."""
+    side: int
     images: int
     first: float
     """Seconds of the first steps."""
@@ -189,10 +196,12 @@ def _hours(attack: str, passes_a_second: float) -> float:
 
 
 def step_cost(
-    name: str, inside: nn.Module, options: argparse.Namespace, side: int, *, compiled: bool
+    name: str, way: str, inside: nn.Module, options: argparse.Namespace, side: int
 ) -> StepCost:
     """Time a step of KL(rob, Wo-4) in bfloat16, and its passes by hand, in turns."""
+    compiled = way.startswith("compiled")
     network = cast(nn.Module, torch.compile(inside, dynamic=False)) if compiled else inside
+    search_model = Recorded(network) if way.endswith("recorded") else network
     device, tries, count = options.device, 4, options.train_images
     images, labels = torch.rand(count, 3, side, side, device=device), torch.arange(count) % 10
     labels = labels.to(device)
@@ -209,7 +218,7 @@ def step_cost(
     def ours() -> None:
         network.train()
         with _bfloat16(device):
-            value = loss(network, images, labels).total
+            value = loss(network, images, labels, search_model=search_model).total
         update(value)
 
     def by_hand() -> None:
@@ -225,7 +234,8 @@ def step_cost(
     timings = interleave(2 * options.rounds, jobs)
     return StepCost(
         network=name,
-        compiled=compiled,
+        way=way,
+        side=side,
         images=count,
         first=first,
         milliseconds=1000 * timings.median("ours") / STEPS,
@@ -264,32 +274,55 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.tiny:
         options.attack, options.images, options.train_images, options.rounds = "grid-1x1x3", 4, 2, 1
         options.batch_size = options.batch_size or 8  # which so few images fill
-    shape = (options.images, 3, side, side)
-    images = torch.randint(256, shape, dtype=torch.uint8)
-    evaluations, steps = list[EvaluationCost](), list[StepCost]()
-    title = f"{options.images} images, {options.attack}, {side} px, {machine(options.device)}"
+    figures = Figures(f"{options.images} images, {options.attack}, {side} px", options)
     for name, make in networks(tiny=options.tiny):
-        if options.networks and name not in options.networks:
-            continue
-        for way in (way for way in WAYS if way.name in options.ways):
-            network = way.network(make, options)
+        if not options.networks or name in options.networks:
+            figures.add_evaluations(name, make, side)
+            figures.add_steps(name, make, side)
+    if not options.tiny and SMALL in (options.networks or [SMALL]):
+        # Small images, as many users have: there launches take longer than what is launched.
+        figures.add_steps(SMALL, lambda: build_network("resnet32"), 32)
+    figures.show()
+
+
+@dataclass
+class Figures:
+    """All that was measured; after each figure it is written, so that nothing is lost."""
+
+    title: str
+    options: argparse.Namespace
+    evaluations: list[EvaluationCost] = field(default_factory=list)
+    steps: list[StepCost] = field(default_factory=list)
+
+    def add_evaluations(self, name: str, make: Callable[[], nn.Module], side: int) -> None:
+        shape = (self.options.images, 3, side, side)
+        images = torch.randint(256, shape, dtype=torch.uint8)
+        for way in (way for way in WAYS if way.name in self.options.ways):
+            network = way.network(make, self.options)
             for all_ in (True, False):
-                found = evaluation_cost(name, way, network, images, options, all_=all_)
-                evaluations.append(found)
-                _show_evaluations(evaluations[-1:], title)
-        for compiled in (False, True):
-            trained = make().to(options.device)
+                found = evaluation_cost(name, way, network, images, self.options, all_=all_)
+                self.evaluations.append(found)
+                _show_evaluations([found], self.title)
+                self.write()
+
+    def add_steps(self, name: str, make: Callable[[], nn.Module], side: int) -> None:
+        for way in self.options.steps:
+            trained = make().to(self.options.device)
             trained.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            steps.append(step_cost(name, trained, options, side, compiled=compiled))
-        # After each: what is done should not be lost.
-        figures: dict[str, object] = {
-            "what": title,
-            "evaluations": [asdict(each) for each in evaluations],
-            "steps": [asdict(each) for each in steps],
-        }
-        write_json(options.json, figures)
-    _show_evaluations(evaluations, title)
-    _show_steps(steps, f"A step of KL(rob, Wo-4) in bfloat16, {side} px, {machine(options.device)}")
+            self.steps.append(step_cost(name, way, trained, self.options, side))
+            _show_steps(self.steps[-1:], STEP)
+            self.write()
+
+    def write(self) -> None:
+        told: dict[str, object] = {"what": self.title, "on": machine(self.options.device)}
+        told["evaluations"] = [asdict(each) for each in self.evaluations]
+        told["steps"] = [asdict(each) for each in self.steps]
+        write_json(self.options.json, told)
+
+    def show(self) -> None:
+        on = machine(self.options.device)
+        _show_evaluations(self.evaluations, f"{self.title}, {on}")
+        _show_steps(self.steps, f"{STEP}, {on}")
 
 
 def _show_evaluations(costs: Sequence[EvaluationCost], title: str) -> None:
@@ -314,10 +347,10 @@ def _show_evaluations(costs: Sequence[EvaluationCost], title: str) -> None:
 def _show_steps(costs: Sequence[StepCost], title: str) -> None:
     print_table(
         title,
-        ("network", "compiled", "images", "first, s", "ms", "by hand, ms", "ratio", f"≤ {TARGET}"),
+        ("network", "way", "px", "images", "first, s", "ms", "by hand, ms", "ratio", f"≤ {TARGET}"),
         [
             (
-                *(each.network, "yes" if each.compiled else "", str(each.images)),
+                *(each.network, each.way, str(each.side), str(each.images)),
                 *(
                     f"{each.first:.1f}",
                     f"{each.milliseconds:.1f}",
@@ -337,7 +370,8 @@ def _options() -> argparse.ArgumentParser:
     add("--device", choices=("cpu", "cuda"), default="cuda")
     add("--networks", nargs="+", help="these alone, as the table calls them")
     names = [way.name for way in WAYS]
-    add("--ways", nargs="*", choices=names, default=names, help="none: training steps alone")
+    add("--ways", nargs="*", choices=names, default=names, help="of evaluations")
+    add("--steps", nargs="*", choices=STEP_WAYS, default=STEP_WAYS, help="none: no steps")
     add("--images", type=int, default=64)
     add("--attack", default="grid-5x5x7", help="a grid, all poses of which are asked for")
     add("--batch-size", type=int, help="as the evaluation chooses, unless told")

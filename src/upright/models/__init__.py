@@ -3,6 +3,7 @@
 from upright.models.compiled import Compiled, settle_compiler
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
 from upright.models.precision import InHalfPrecision, in_half_precision, lay_channels_last
+from upright.models.recorded import Recorded
 from upright.models.registry import (
     NETWORKS,
     build_network,
@@ -18,6 +19,7 @@ __all__ = [
     "FusedResNet",
     "FusedTraining",
     "InHalfPrecision",
+    "Recorded",
     "ResNet",
     "build_network",
     "can_fuse",
