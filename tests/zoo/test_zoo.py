@@ -115,6 +115,56 @@ class TestNames:
                 ask(name)
 
 
+class TestTaking:
+    @pytest.fixture
+    def files(self, entry, tmp_path):
+        """Both files as one gets them from elsewhere: called as somebody liked."""
+        here = tmp_path / "downloads"
+        here.mkdir()
+        (here / "a.net.json").write_bytes(entry.card_file.read_bytes())
+        (here / "a.net.safetensors").write_bytes(entry.weights_file.read_bytes())
+        return here
+
+    @pytest.mark.parametrize("ending", ["json", "safetensors"])
+    def test_an_entry_is_taken_from_its_files(self, files, entry, tmp_path, upright, ending):
+        file, into = files / f"a.net.{ending}", tmp_path / "mine"
+        code, out, err = upright("zoo", "add", file, "--into", into)
+        assert (code, err) == (0, "")
+        assert str(into / f"{NAME}.json") in "".join(out.split("\n"))
+        taken = Entry(into, NAME)
+        assert taken.card() == entry.card()
+        assert torch.equal(taken.load()(glyphs(4)), entry.load()(glyphs(4)))
+        with pytest.raises(ValueError, match="is there already"):
+            zoo.take(file, into)
+        assert zoo.take(file, into, name="glyphs/other").card().name == "glyphs/other"
+
+    def test_what_is_not_whole_is_not_taken(self, files, tmp_path):
+        card, weights, into = files / "a.net.json", files / "a.net.safetensors", tmp_path / "mine"
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1])
+        with pytest.raises(ValueError, match="is not the file of its card"):
+            zoo.take(card, into)
+        weights.unlink()
+        with pytest.raises(ValueError, match=r"safetensors cannot be read"):
+            zoo.take(card, into)
+        weights.write_bytes(content)
+        with pytest.raises(ValueError, match="is no name of a model"):
+            zoo.take(weights, into, name="../x")
+        card.write_bytes(b"{}")
+        with pytest.raises(ValueError, match="json is damaged"):
+            zoo.take(weights, into)
+        (files / "net.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"is no entry: its card is a \.json"):
+            zoo.take(files / "net.pt", into)
+        assert not into.exists()
+
+    @pytest.mark.parametrize("more", [("--attack", "wo-2"), ("--note", "mine"), ("--limit", "3")])
+    def test_nothing_is_measured_of_it(self, files, tmp_path, upright, more):
+        code, _, err = upright("zoo", "add", files / "a.net.json", "--into", tmp_path / "z", *more)
+        assert code == 2
+        assert "brings its numbers" in " ".join(err.split())
+
+
 class TestShelf:
     def test_a_wrong_name_lists_what_there_is(self, entry, monkeypatch):
         with pytest.raises(ValueError, match=f"has no model 'glyphs/std': it has .*{NAME}"):

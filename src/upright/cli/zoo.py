@@ -66,8 +66,10 @@ def add(
 ) -> None:
     """Pack a finished run in bfloat16, measure what was packed, and write its files with a card.
 
+    Or take an entry that others packed, from its files.
+
     Args:
-        run: A folder of `upright train`.
+        run: A folder of `upright train`; or the card of an entry, its weights beside it.
         into: The folder of the zoo. UPRIGHT_ZOO=DIR lets other commands look there.
         name: DATASET/NAME; without, made of the recipe, as in cifar10/kl-rob-wo10.
         attack: Measured beside the natural accuracy, may be given several times; without, grid-775.
@@ -78,6 +80,14 @@ def add(
     """
     check_at_least_1(limit=limit)
     writable(into / "x" / "x.json")
+    if run.is_file():
+        if attack or limit or precision != "float32" or device or note:
+            raise ValueError(
+                f"{run} is of an entry, which brings its numbers and its note: nothing is "
+                "measured, so give --into and --name alone"
+            )
+        _tell(zoo.take(run, into, name=name))
+        return
     entry = add_to_zoo(
         run,
         into,
@@ -90,6 +100,10 @@ def add(
         beside=with_reported,
         progress=is_watched(),
     )
+    _tell(entry)
+
+
+def _tell(entry: zoo.Entry) -> None:
     kilobytes = entry.weights_file.stat().st_size / 1000
     tell(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
 

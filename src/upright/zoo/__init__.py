@@ -11,7 +11,7 @@ the card: how it was trained, and what these very weights were measured to do.
 """
 
 from upright.zoo.card import Card
-from upright.zoo.entry import Entry, entry_name, pack, unpack
+from upright.zoo.entry import Entry, entry_name, pack, take, unpack
 from upright.zoo.shelf import card, find, folders, load, names
 from upright.zoo.text import to_markdown
 
@@ -25,6 +25,7 @@ __all__ = [
     "load",
     "names",
     "pack",
+    "take",
     "to_markdown",
     "unpack",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,11 +25,11 @@ from upright.train import Recipe
 from upright.train.network import build_with, is_brought, model_tensors
 from upright.zoo.card import Card, read_card, write_card
 
-__all__ = ["Entry", "entry_name", "pack", "unpack"]
+__all__ = ["Entry", "entry_name", "pack", "take", "unpack"]
 
 _PART = r"[a-z0-9][a-z0-9._-]{0,99}"
 _NAME = re.compile(f"{_PART}/{_PART}")
-_MEND = "install upright again, or make the entry again with `upright zoo add`"
+_MEND = "install upright again, or make or fetch the entry again"
 
 
 def entry_name(recipe: Recipe) -> str:
@@ -87,34 +87,11 @@ class Entry:
 
     def card(self) -> Card:
         """Read the card."""
-        try:
-            return read_card(self.name, self.card_file.read_bytes())
-        except OSError as error:
-            raise ValueError(f"{self.card_file} cannot be read; {_MEND}") from error
-        except UnknownNameError as error:
-            raise ValueError(f"{self.card_file}: {error}") from error
-        except ValueError as error:
-            raise ValueError(f"{self.card_file} is damaged ({error}); {_MEND}") from error
+        return _read(self.name, self.card_file)
 
     def load(self, *, device: torch.device | str = "cpu") -> nn.Module:
         """Build the network with its weights, in evaluation mode; their digest is checked."""
-        card = self.card()
-        try:
-            content = self.weights_file.read_bytes()
-        except OSError as error:
-            raise ValueError(f"{self.weights_file} cannot be read; {_MEND}") from error
-        if hashlib.sha256(content).hexdigest() != card.weights_digest:
-            raise ValueError(f"{self.weights_file} is not the file of its card; {_MEND}")
-        try:
-            network = unpack(
-                content,
-                card.recipe.model,
-                classes=len(card.classes),
-                channels=card.image_shape[0],
-            )
-        except ValueError as error:
-            raise ValueError(f"{self.weights_file} does not fit its card ({error})") from error
-        return network.to(device)
+        return _network(self.card(), self.weights_file, _content(self.weights_file)).to(device)
 
     def check_free(self) -> None:
         """Check that no entry is there yet."""
@@ -128,6 +105,55 @@ class Entry:
         self.check_free()
         write_whole(self.weights_file, weights)
         write_whole(self.card_file, write_card(card))
+
+
+def take(file: Path, folder: Path, *, name: str | None = None) -> Entry:
+    """Copy an entry into a zoo, from its two files that lie side by side; each is checked.
+
+    Args:
+        file: the card or the weights.
+        folder: of the zoo.
+        name: ``DATASET/NAME``; without, made of the recipe, see ``entry_name``.
+    """
+    if file.suffix not in (".json", ".safetensors"):
+        raise ValueError(f"{file} is no entry: its card is a .json, its weights a .safetensors")
+    # A name with dots of its own loses none of them: the ending alone is changed.
+    card_file, weights_file = file.with_suffix(".json"), file.with_suffix(".safetensors")
+    card, content = _read(name or "", card_file), _content(weights_file)
+    entry = Entry(folder, name or entry_name(card.recipe))
+    entry.check_free()
+    _network(card, weights_file, content)
+    entry.write(replace(card, name=entry.name), content)
+    return entry
+
+
+def _read(name: str, file: Path) -> Card:
+    try:
+        return read_card(name, file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read; {_MEND}") from error
+    except UnknownNameError as error:
+        raise ValueError(f"{file}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged ({error}); {_MEND}") from error
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read; {_MEND}") from error
+
+
+def _network(card: Card, file: Path, content: bytes) -> nn.Module:
+    """Build a card's network with the weights of a file, which must be the card's."""
+    if hashlib.sha256(content).hexdigest() != card.weights_digest:
+        raise ValueError(f"{file} is not the file of its card; {_MEND}")
+    channels = card.image_shape[0]
+    try:
+        return unpack(content, card.recipe.model, classes=len(card.classes), channels=channels)
+    except ValueError as error:
+        raise ValueError(f"{file} does not fit its card ({error})") from error
 
 
 def pack(network: nn.Module) -> bytes:
