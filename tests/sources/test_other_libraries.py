@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+import time
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from other_libraries import need
 from upright import Normalised, Preprocess, load_model
 from upright.data import ClassNames
 from upright.identity import Identity
-from upright.sources import Pretrained, load_pretrained
+from upright.sources import Pretrained, hub, load_pretrained
 from upright.sources.hugging_face import _unlike
 from upright.train.weight_files import read_weights
 
@@ -109,6 +110,19 @@ class TestTimmOffline:
         with pytest.raises(ValueError, match="no route"):
             load_model("timm:unreachable")
         assert caplog.records == []
+
+    def test_a_hub_that_lets_one_wait_is_told_of_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(hub, "_PATIENCE_SECONDS", 0.01)
+        warned = pytest.warns(hub.SlowHub, match="waiting for vit, from the hub .*; Ctrl-C")
+        with warned as told, hub.quiet_hub("vit"):
+            time.sleep(0.2)
+        assert len(told) == 1
+        monkeypatch.setattr(hub, "_PATIENCE_SECONDS", 0.2)
+        with hub.quiet_hub("vit"):  # a warning would be an error
+            pass
+        time.sleep(0.4)
 
 
 @pytest.mark.parametrize(

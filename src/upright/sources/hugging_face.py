@@ -23,6 +23,7 @@ from upright.sources.registry import model_source
 __all__ = ["load_hugging_face"]
 
 _OTHER = "; give the folder of one, or its name on the hub"
+_BESIDE = "; save that beside it, by processor.save_pretrained"
 _NO_NAME = re.compile(r"LABEL_\d+")
 _COLOURS = torch.tensor([[200, 100, 30], [10, 60, 250]], dtype=torch.uint8)
 
@@ -36,11 +37,14 @@ _COLOURS = torch.tensor([[200, 100, 30], [10, 60, 250]], dtype=torch.uint8)
 def load_hugging_face(name: str, *, device: torch.device) -> Pretrained:
     """Load an image classifier that was saved by ``save_pretrained``; runs no code of its own."""
     library = need_library("transformers", extra="huggingface", wanted=f"hf:{name}")
-    what, advice = f"transformers could not load {name} as an image classifier", _OTHER
-    with _in_a_line(what, advice), _quiet(library):
+    what = f"transformers could not load {name} as an image classifier"
+    with _in_a_line(what, _OTHER), _quiet(library, name):
         network = library.AutoModelForImageClassification.from_pretrained(name)
     advice = "; save that beside it, by processor.save_pretrained"
-    with _in_a_line(f"{name} has no image processor that can be read", advice), _quiet(library):
+    with (
+        _in_a_line(f"{name} has no image processor that can be read", advice),
+        _quiet(library, name),
+    ):
         processor = library.AutoImageProcessor.from_pretrained(name)
     usual = Preprocess.of(processor)
     in_colour = getattr(network.config, "num_channels", 3) == 3
@@ -123,14 +127,14 @@ def _in_a_line(what: str, advice: str = "") -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet(library: Any) -> Iterator[None]:
+def _quiet(library: Any, name: str) -> Iterator[None]:
     """Without bars and advice, which are for who works with the library itself."""
     own = library.utils.logging
     level, bars = own.get_verbosity(), own.is_progress_bar_enabled()
     own.set_verbosity_error()
     own.disable_progress_bar()
     try:
-        with quiet_hub():
+        with quiet_hub(name):
             yield
     finally:
         own.set_verbosity(level)

@@ -33,7 +33,7 @@ def load_timm(name: str, file: str | None, *, device: torch.device) -> Pretraine
 
 def _published(timm: Any, name: str) -> Any:
     try:
-        with quiet_hub():
+        with quiet_hub(name):
             return timm.create_model(name, pretrained=True)
     # Weights come over the network: what that raises depends on who serves them.
     except Exception as error:
