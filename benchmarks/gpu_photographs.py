@@ -43,7 +43,7 @@ IMAGENET = 50_000
 STEPS = 5
 """Of training that are timed in a row: a loop does not wait for the GPU between two of them."""
 STEP_WAYS = ("plain", "recorded", "compiled", "compiled, recorded")
-"""A network as it is or compiled; its search as it is or recorded."""
+"""A network as it is or compiled; and its search as it is or recorded."""
 STEP = "A step of KL(rob, Wo-4) in bfloat16"
 SMALL = "ResNet-32"
 ATTACKS = {"grid-775": None, "wo-10": "wo-10", "refine-1000": "refine-200"}
@@ -199,9 +199,9 @@ def step_cost(
     name: str, way: str, inside: nn.Module, options: argparse.Namespace, side: int
 ) -> StepCost:
     """Time a step of KL(rob, Wo-4) in bfloat16, and its passes by hand, in turns."""
-    compiled = way.startswith("compiled")
+    compiled, recorded = "compiled" in way, "recorded" in way
     network = cast(nn.Module, torch.compile(inside, dynamic=False)) if compiled else inside
-    search_model = Recorded(network) if way.endswith("recorded") else network
+    search_model = Recorded(network) if recorded else network
     device, tries, count = options.device, 4, options.train_images
     images, labels = torch.rand(count, 3, side, side, device=device), torch.arange(count) % 10
     labels = labels.to(device)
@@ -306,7 +306,7 @@ class Figures:
                 self.write()
 
     def add_steps(self, name: str, make: Callable[[], nn.Module], side: int) -> None:
-        for way in self.options.steps:
+        for way in self.options.step_ways:
             trained = make().to(self.options.device)
             trained.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.steps.append(step_cost(name, way, trained, self.options, side))
@@ -370,8 +370,8 @@ def _options() -> argparse.ArgumentParser:
     add("--device", choices=("cpu", "cuda"), default="cuda")
     add("--networks", nargs="+", help="these alone, as the table calls them")
     names = [way.name for way in WAYS]
-    add("--ways", nargs="*", choices=names, default=names, help="of evaluations")
-    add("--steps", nargs="*", choices=STEP_WAYS, default=STEP_WAYS, help="none: no steps")
+    add("--ways", nargs="*", choices=names, default=names, help="none: no evaluations")
+    add("--step-ways", nargs="*", choices=STEP_WAYS, default=STEP_WAYS, help="none: no steps")
     add("--images", type=int, default=64)
     add("--attack", default="grid-5x5x7", help="a grid, all poses of which are asked for")
     add("--batch-size", type=int, help="as the evaluation chooses, unless told")

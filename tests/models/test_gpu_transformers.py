@@ -21,7 +21,7 @@ def steps(recipe: Recipe, speed: Speed) -> dict[str, float]:
     return learner.means()
 
 
-# Each of two beside each other, where it can be, and not all three: most of a test is compilation.
+# Each network in both precisions, each objective too, and not all three: most of a test compiles.
 @pytest.mark.parametrize(
     ("model", "objective", "precision"),
     [
@@ -29,6 +29,7 @@ def steps(recipe: Recipe, speed: Speed) -> dict[str, float]:
         ("stn10", "KL(rob, Wo-4)", "float32"),
         ("etn10", "KL(rob, Wo-4)", "bfloat16"),
         ("etn10", "std*", "float32"),
+        ("stn-affine10", "KL(rob, Wo-4)", "float32"),
         ("stn-affine10", "LocNet(black)", "bfloat16"),
         ("stn10", "LocNet(black)", "float32"),
     ],

@@ -145,7 +145,7 @@ class TestTaking:
         with pytest.raises(ValueError, match="is not the file of its card"):
             zoo.take(card, into)
         weights.unlink()
-        with pytest.raises(ValueError, match=r"safetensors cannot be read"):
+        with pytest.raises(ValueError, match=r"net\.safetensors is not there; .* put its weights"):
             zoo.take(card, into)
         weights.write_bytes(content)
         with pytest.raises(ValueError, match="is no name of a model"):
@@ -157,6 +157,15 @@ class TestTaking:
         with pytest.raises(ValueError, match=r"is no entry: its card is a \.json"):
             zoo.take(files / "net.pt", into)
         assert not into.exists()
+
+    def test_what_is_no_entry_is_told_what_it_is(self, small_run, tmp_path, upright):
+        checkpoint = next((small_run.path / "checkpoints").glob("*.json"))
+        for file in (checkpoint, small_run.path / "run.json"):
+            with pytest.raises(ValueError, match=r"is of a run, .*; give its folder"):
+                zoo.take(file, tmp_path)
+        code, _, err = upright("zoo", "add", tmp_path / "typo.json", "--into", tmp_path)
+        assert code == 2
+        assert "is not there" in " ".join(err.split())
 
     @pytest.mark.parametrize("more", [("--attack", "wo-2"), ("--note", "mine"), ("--limit", "3")])
     def test_nothing_is_measured_of_it(self, files, tmp_path, upright, more):

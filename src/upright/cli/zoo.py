@@ -15,6 +15,7 @@ from upright.cli.options import parse_device, writable
 from upright.measure import add_to_zoo
 from upright.paper import with_reported
 from upright.terminal import plain_console, printable, tell
+from upright.zoo.entry import ENDINGS
 from upright.zoo.text import measured_percent, paper_percent
 
 __all__ = ["add", "list_models", "show"]
@@ -51,7 +52,7 @@ def show(name: Annotated[str, Positional, arg(metavar="NAME")], /) -> None:
 
 
 def add(
-    run: Annotated[Path, Positional, arg(metavar="RUN")],
+    run: Annotated[Path, Positional, arg(metavar="RUN|FILE")],
     /,
     *,
     into: Annotated[Path, arg(metavar="DIR")],
@@ -69,7 +70,7 @@ def add(
     Or take an entry that others packed, from its files.
 
     Args:
-        run: A folder of `upright train`; or the card of an entry, its weights beside it.
+        run: A folder of `upright train`; or a file of an entry, its card or its weights.
         into: The folder of the zoo. UPRIGHT_ZOO=DIR lets other commands look there.
         name: DATASET/NAME; without, made of the recipe, as in cifar10/kl-rob-wo10.
         attack: Measured beside the natural accuracy, may be given several times; without, grid-775.
@@ -80,7 +81,7 @@ def add(
     """
     check_at_least_1(limit=limit)
     writable(into / "x" / "x.json")
-    if run.is_file():
+    if run.suffix in ENDINGS and not run.is_dir():
         if attack or limit or precision != "float32" or device or note:
             raise ValueError(
                 f"{run} is of an entry, which brings its numbers and its note: nothing is "

@@ -1,118 +1,183 @@
-"""Any model recorded on a GPU, for the searches of a training loop."""
+"""Any network recorded on a GPU, for the searches of a training loop."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from upright.checks import Model
-from upright.identity import as_module
+from upright.identity import Unknown, as_module
 from upright.logits import ask
-from upright.tiles import is_out_of_memory
+from upright.tiles import is_capturing, is_out_of_memory
 
 __all__ = ["Recorded"]
 
 MOST = 4
 """Shapes of a batch that are recorded, since each keeps its activations; others are not."""
+MOST_MOVES = 8
+"""How often weights may move before it is given up to follow them."""
 
 
 @dataclass(frozen=True)
-class _Record:
+class _Recording:
     graph: torch.cuda.CUDAGraph
     images: Tensor
     logits: Tensor
 
 
 class Recorded(nn.Module):
-    """A model whose passes on a GPU are recorded as CUDA graphs, and replayed.
+    """A network whose passes on a GPU are recorded as CUDA graphs, and replayed.
 
     A search asks a network about small images, or few of them, in less time than its kernels take
-    to be launched one by one. A record launches all of them at once:
+    to be launched one by one. A recording launches all of them at once:
 
         search_model = Recorded(network)
         terms = loss(network, images, labels, search_model=search_model)
 
-    A pass is recorded for each shape of images, dtype and precision in which it is asked. Weights
-    are read where they lie, so what an optimiser does to them is seen; all is recorded anew where
-    they were moved. A pass in training mode, one that wants gradients and one on a CPU is not
-    recorded, and one that looks at values cannot be: such go to the model itself.
+    A pass is recorded for each shape of images, dtype and precision in which it is asked, for a few
+    of these, and the memory of its activations stays taken. Weights are read where they lie, so
+    what an optimiser does to them is seen; all is recorded anew where they were moved. What is
+    Python in a pass runs once, when it is recorded: hooks, and attributes that are no weights or
+    buffers, are those of then.
+
+    A pass in training mode, one that wants gradients and one on a CPU is not recorded, and one that
+    looks at values cannot be. Such go to the network itself, as do all of a function that is no
+    module, of which nobody knows what is in it.
 
     Args:
-        model: any callable from images to logits; one that PyTorch compiled as well.
+        model: a module from images to logits; one that PyTorch compiled as well.
     """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
+        self.training = False  # of itself: whether the network is in training is its own affair
         self.model = as_module(model)
-        self.training = self.model.training
-        self._records: dict[tuple[object, ...], _Record] = {}
-        self._places: tuple[int, ...] = ()
+        self._recordings: dict[tuple[object, ...], _Recording] = {}
+        self._places: tuple[object, ...] = ()
+        self._moves = 0
         self._pool: Any = None
-        self._fails = False
+        self._stream: torch.cuda.Stream | None = None
+        self._gave_up = False
 
     def forward(self, images: Tensor) -> Tensor:
-        if not self._can_replay(images):
+        recording = self._recording_of(images) if self._can_replay(images) else None
+        if recording is None:
             return ask(self.model, images)
-        record = self._record_of(images)
-        if record is None:
-            return ask(self.model, images)
-        record.images.copy_(images)
-        record.graph.replay()
-        return record.logits.clone()
+        recording.images.copy_(images)
+        recording.graph.replay()
+        return recording.logits.clone()
 
     def _can_replay(self, images: Tensor) -> bool:
-        climbs = torch.is_grad_enabled() and (images.requires_grad or self._has_gradients())
-        if self._fails or climbs or not images.is_cuda or not len(images):
+        if self._gave_up or not _on_gpu(images) or not len(images) or is_capturing():
             return False
-        return not any(module.training for module in self.model.modules())
+        parts, weights = [*self.model.modules()], [*self.model.parameters()]
+        climbs = images.requires_grad or any(weight.requires_grad for weight in weights)
+        hides = any(part.training or isinstance(part, Unknown) for part in parts)
+        unmade = any(map(is_lazy, (*weights, *self.model.buffers())))
+        return not (hides or unmade or (climbs and torch.is_grad_enabled()))
 
-    def _has_gradients(self) -> bool:
-        return any(weight.requires_grad for weight in self.model.parameters())
-
-    def _record_of(self, images: Tensor) -> _Record | None:
-        """Give the record of such a pass, made now where there is none; None where none can be."""
-        tensors = (*self.model.parameters(), *self.model.buffers())
-        places = tuple(tensor.data_ptr() for tensor in tensors)
-        if places != self._places:
-            self._records, self._places, self._pool = {}, places, None
+    def _recording_of(self, images: Tensor) -> _Recording | None:
+        """Give the recording of such a pass, made now where there is none; None where none is."""
+        self._follow_weights()
         half = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
         kind = (images.shape, images.stride(), images.dtype, images.device, half)
-        if kind not in self._records and len(self._records) < MOST:
-            try:
-                self._records[kind] = self._record(images, half)
-            except Exception as error:
-                if is_out_of_memory(error):
-                    raise
-                self._fails = True
-                reason = str(error).partition("\n")[0]
-                warnings.warn(f"the model cannot be recorded: {reason}", stacklevel=4)
-        return self._records.get(kind)
+        if not self._gave_up and kind not in self._recordings and len(self._recordings) < MOST:
+            made = self._record(images, half)
+            if made is not None:
+                self._recordings[kind] = made
+        return self._recordings.get(kind)
 
-    def _record(self, images: Tensor, half: torch.dtype | None) -> _Record:
-        """Record a pass, on a stream of its own as recording wants it."""
-        stream = torch.cuda.Stream(images.device)
+    def _follow_weights(self) -> None:
+        """Forget all recordings where the weights no longer lie where they read them."""
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        places = tuple((each.data_ptr(), each.shape, each.dtype) for each in tensors)
+        if places == self._places:
+            return
+        self._moves += bool(self._places)
+        self._recordings, self._places = {}, places
+        self._pool = self._stream = None
+        if self._moves > MOST_MOVES:
+            self._give_up("its weights or buffers lie elsewhere at each pass")
+
+    def _record(self, images: Tensor, half: torch.dtype | None) -> _Recording | None:
+        """Record a pass, after some that choose and compile its kernels; or say why it cannot be.
+
+        On a stream of its own, which recordings share as they share their memory. What fails before
+        anything is recorded is the caller's to see, such as images in a dtype that is refused.
+        """
         with torch.inference_mode(False), torch.no_grad(), torch.cuda.device_of(images):
             own = images.clone()
+            stream = self._stream = self._stream or torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for _ in range(3):  # which choose and compile the kernels
+                for _ in range(2):
                     self._answer(own, half)
+                try:
+                    with _looks_are_errors():
+                        self._answer(own, half)
+                    made = self._capture(own, half, stream)
+                except Exception as error:
+                    if is_out_of_memory(error):
+                        raise
+                    self._give_up(_first_reason(error))
+                    return None
             torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=stream):
-                logits = self._answer(own, half)
+        return made
+
+    def _capture(
+        self, images: Tensor, half: torch.dtype | None, stream: torch.cuda.Stream
+    ) -> _Recording:
+        graph = torch.cuda.CUDAGraph()
+        # Of this thread alone: a loader's may take memory meanwhile.
+        mode = "thread_local"
+        with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode=mode):
+            logits = self._answer(images, half)
         self._pool = graph.pool()
-        return _Record(graph, own, logits)
+        return _Recording(graph, images, logits)
+
+    def _answer(self, images: Tensor, half: torch.dtype | None) -> Tensor:
+        """Ask the network. What autocast keeps of rounded weights would be recorded as it was."""
+        with torch.autocast("cuda", half, enabled=half is not None, cache_enabled=False):
+            return ask(self.model, images)
+
+    def _give_up(self, reason: str) -> None:
+        self._gave_up, self._recordings, self._pool = True, {}, None
+        warnings.warn(
+            f"the model cannot be recorded, and is asked as it is: {reason}", stacklevel=2
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy records for itself: its weights lie elsewhere."""
-        return vars(self) | {"_records": {}, "_places": (), "_pool": None}
+        mine: dict[str, Any] = {"_recordings": {}, "_places": (), "_pool": None, "_stream": None}
+        return vars(self) | mine
 
-    def _answer(self, images: Tensor, half: torch.dtype | None) -> Tensor:
-        """Ask the model. What autocast keeps of rounded weights would be recorded as it was."""
-        with torch.autocast("cuda", half, enabled=half is not None, cache_enabled=False):
-            return ask(self.model, images)
+
+def _on_gpu(images: Tensor) -> bool:
+    return images.is_cuda
+
+
+@contextlib.contextmanager
+def _looks_are_errors() -> Iterator[None]:
+    """Let a look at a value raise: in a recording, it would leave more behind than an error."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():  # that it does not see every look
+        warnings.simplefilter("ignore")
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+def _first_reason(error: BaseException) -> str:
+    """Say what went wrong first: what follows only says that something had."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).partition("\n")[0]

@@ -40,11 +40,8 @@ def load_hugging_face(name: str, *, device: torch.device) -> Pretrained:
     what = f"transformers could not load {name} as an image classifier"
     with _in_a_line(what, _OTHER), _quiet(library, name):
         network = library.AutoModelForImageClassification.from_pretrained(name)
-    advice = "; save that beside it, by processor.save_pretrained"
-    with (
-        _in_a_line(f"{name} has no image processor that can be read", advice),
-        _quiet(library, name),
-    ):
+    what = f"{name} has no image processor that can be read"
+    with _in_a_line(what, _BESIDE), _quiet(library, name):
         processor = library.AutoImageProcessor.from_pretrained(name)
     usual = Preprocess.of(processor)
     in_colour = getattr(network.config, "num_channels", 3) == 3

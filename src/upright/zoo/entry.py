@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,7 +25,10 @@ from upright.train import Recipe
 from upright.train.network import build_with, is_brought, model_tensors
 from upright.zoo.card import Card, read_card, write_card
 
-__all__ = ["Entry", "entry_name", "pack", "take", "unpack"]
+__all__ = ["ENDINGS", "Entry", "entry_name", "pack", "take", "unpack"]
+
+ENDINGS = (".json", ".safetensors")
+"""Of the files of an entry: the card, the weights."""
 
 _PART = r"[a-z0-9][a-z0-9._-]{0,99}"
 _NAME = re.compile(f"{_PART}/{_PART}")
@@ -115,15 +118,21 @@ def take(file: Path, folder: Path, *, name: str | None = None) -> Entry:
         folder: of the zoo.
         name: ``DATASET/NAME``; without, made of the recipe, see ``entry_name``.
     """
-    if file.suffix not in (".json", ".safetensors"):
+    if file.suffix not in ENDINGS:
         raise ValueError(f"{file} is no entry: its card is a .json, its weights a .safetensors")
+    for run in file.absolute().parents[:2]:
+        if (run / "run.json").exists():
+            raise ValueError(f"{file} is of a run, which is no entry yet; give its folder, {run}")
     # A name with dots of its own loses none of them: the ending alone is changed.
-    card_file, weights_file = file.with_suffix(".json"), file.with_suffix(".safetensors")
-    card, content = _read(name or "", card_file), _content(weights_file)
-    entry = Entry(folder, name or entry_name(card.recipe))
+    card_file, weights_file = (file.with_suffix(ending) for ending in ENDINGS)
+    for part, what in ((card_file, "card"), (weights_file, "weights")):
+        if not part.is_file():
+            raise ValueError(f"{part} is not there; an entry is two files: put its {what} there")
+    card = _read(card_file.stem, card_file)
+    entry, content = Entry(folder, name or entry_name(card.recipe)), _content(weights_file)
     entry.check_free()
     _network(card, weights_file, content)
-    entry.write(replace(card, name=entry.name), content)
+    entry.write(card, content)
     return entry
 
 
