@@ -150,16 +150,33 @@ class TestOutputs:
 
 class TestImages:
     @pytest.mark.parametrize(
-        ("images", "reach"),
-        [(IMAGES * 255, r"\S+ to 25\d"), (IMAGES - 0.5, r"-0\.\d+ to 0\.\d+")],
-        ids=["0 to 255", "normalised"],
+        ("images", "reach", "advice"),
+        [
+            (IMAGES * 255, r"\S+ to 25\d", "divide by 255"),
+            (IMAGES - 0.5, r"-0\.\d+ to 0\.\d+", "move the normalisation"),
+            (IMAGES * 4, r"\S+ to [34]\S*", "move the normalisation"),
+        ],
+        ids=["0 to 255", "normalised", "by a deviation alone"],
     )
-    def test_images_outside_0_to_1(self, images: Tensor, reach: str) -> None:
+    def test_images_outside_0_to_1(self, images: Tensor, reach: str, advice: str) -> None:
         with pytest.warns(
             SuspiciousInput,
-            match=rf"images reach from {reach}, but should lie in \[0, 1\]: move the normalisation",
+            match=rf"images reach from {reach}, but should lie in \[0, 1\]: {advice}",
         ):
             measure(data=(images, LABELS))
+
+    def test_names_are_neither_models_nor_data(self) -> None:
+        with pytest.raises(ValueError, match=r"this is the name 'timm:x'; upright\.load_model"):
+            evaluate("timm:x", (IMAGES, LABELS), attacks=["rnd"])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"this is of list; upright\.load_model"):
+            evaluate([], (IMAGES, LABELS), attacks=["rnd"])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"load them first, by upright\.data\.load_data"):
+            measure(data="glyphs")
+
+    @pytest.mark.parametrize("attack", ["wo-1000000000", "grid-100000x100000x1000"])
+    def test_more_poses_than_can_be_listed(self, attack: str) -> None:
+        with pytest.raises(ValueError, match=rf"{attack} has 1.* poses: at most 10,000,000 can"):
+            measure(attacks=[attack])
 
     def test_images_that_are_nan(self) -> None:
         with pytest.raises(ValueError, match="images contain NaN or infinite values; check what"):

@@ -20,6 +20,7 @@ __all__ = [
     "Model",
     "SuspiciousInput",
     "check_at_least_1",
+    "check_callable",
     "check_class_weights",
     "check_float_images",
     "check_label_form",
@@ -120,7 +121,9 @@ def check_pixels(images: Tensor) -> None:
         raise ValueError(
             "images contain NaN or infinite values; check what reads and transforms them"
         )
-    if low < -1e-6 or high > 1 + 1e-6:
+    if low >= 0 and 64 < high <= 255:
+        _warn(f"images reach from {low:.3g} to {high:.3g}, but should lie in [0, 1]: divide by 255")
+    elif low < -1e-6 or high > 1 + 1e-6:
         _warn(
             f"images reach from {low:.3g} to {high:.3g}, but should lie in [0, 1]: "
             "move the normalisation into the model, since black (0) fills what a pose uncovers; "
@@ -241,6 +244,16 @@ def check_probabilities(answers: Tensor) -> None:
         raise ValueError(
             "the model's outputs are no probabilities: some are negative, or do not add up to 1 in "
             "a row; leave out --probabilities, in Python probabilities=True"
+        )
+
+
+def check_callable(model: object) -> None:
+    """Refuse what cannot be asked, such as the name of a model."""
+    if not callable(model):
+        name = f"the name {model!r}" if isinstance(model, str) else f"of {type(model).__name__}"
+        raise ValueError(
+            f"a model takes images and gives logits, but this is {name}; upright.load_model(NAME) "
+            "loads one by its name"
         )
 
 

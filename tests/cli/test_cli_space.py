@@ -295,3 +295,11 @@ def test_a_file_of_families_is_run_for_a_run_and_for_what_was_saved(upright: Cal
     page = ("report", "results", "--out", "page")
     assert upright(*page)[0] == 2
     assert upright(*page, "--families", "wave.py")[0] == 0
+
+
+def test_an_attack_has_one_name_however_it_is_written(upright: Call) -> None:
+    code, _, _ = evaluated(upright, "--attack", "Wo-2", "--attack", "wo-2")
+    assert code == 0
+    attacks = result()["attacks"]
+    assert isinstance(attacks, dict)
+    assert list(attacks) == ["wo-2"]

@@ -181,7 +181,9 @@ def test_all_at_once_are_those_that_were_read_before() -> None:
     assert data.take(some).images.equal(PIXELS[some])
 
 
-def test_a_folder_without_its_word_is_told_how_it_is_written(photographs: Path) -> None:
+def test_a_place_without_its_word_is_told_how_it_is_written(photographs: Path) -> None:
+    with pytest.raises(ValueError, match=r"c\.npz is a file: write npz:c\.npz"):
+        load_data("c.npz")
     with pytest.raises(ValueError, match=f"is a folder: write folder:{photographs}"):
         load_data(str(photographs))
 

@@ -232,6 +232,12 @@ class TestMinutes:
             assert result.correct.equal(part.attacks[name].correct)
             assert result.forward_passes == part.attacks[name].forward_passes
 
+    def test_a_state_of_minutes_says_how_to_go_on(self, tmp_path: Path) -> None:
+        whole = measure(minutes=1000, state=tmp_path / "state")
+        with pytest.raises(ValueError, match=rf"go on with --minutes, .* --sample {len(whole)}"):
+            measure(state=tmp_path / "state")
+        assert len(measure(sample=len(whole), state=tmp_path / "state")) == len(whole)
+
     @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
     def test_no_time_at_all_and_all_time_are_refused(self, minutes: float) -> None:
         with pytest.raises(ValueError, match="minutes must be a number above 0"):

@@ -106,6 +106,7 @@ class TestTrouble:
         [
             (of("x", "y"), None, 10, False, r"2 classes \(x, y\), but .* 10 outputs.*--classes"),
             (of("bee", "dogs"), PETS, 3, False, "no output of the model is called dogs;"),
+            (of("129", "22"), None, 1000, False, "129, 22; if .* --classes FILE with 0 to 999,"),
             (of("bee", "cats"), PETS, 3, False, r"is called cats \(nearest: cat\); call the fol"),
             (of("x", "y", "z"), PETS, 3, True, "no output of the model is called x, y, z"),
             (of("bee"), PETS, 4, True, r"3 names of classes, but .* 4 outputs; .*--offset 1"),

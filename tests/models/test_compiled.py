@@ -255,6 +255,20 @@ def test_what_cannot_be_compiled_is_told() -> None:
         compiled(some(4))
 
 
+def test_a_compiler_that_imports_what_it_should_not_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A folder beside a model may be called as a library that the compiler looks for."""
+    compiled = Compiled(network(), batch_size=4, backend="eager")
+
+    def broken(_: Tensor) -> Tensor:
+        raise AttributeError("module 'z3' has no attribute 'ExprRef'")
+
+    monkeypatch.setattr(compiled, "_compiled", broken)
+    with pytest.raises(ValueError, match=r"cannot be compiled \(module 'z3' has no .*\); evaluate"):
+        compiled(some(4))
+
+
 def test_lack_of_memory_while_it_is_compiled_is_one() -> None:
     def compiler(*_: object) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -115,7 +115,7 @@ class TestTimmOffline:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(hub, "_PATIENCE_SECONDS", 0.01)
-        warned = pytest.warns(hub.SlowHub, match="waiting for vit, from the hub .*; Ctrl-C")
+        warned = pytest.warns(hub.SlowHub, match="for vit, no folder here, from the hub .*; Ctrl-C")
         with warned as told, hub.quiet_hub("vit"):
             time.sleep(0.2)
         assert len(told) == 1
@@ -392,6 +392,8 @@ class TestHuggingFace:
         assert found.classes == ()
 
     def test_mistakes_are_explained_in_a_line(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"hf:\./nowhere: no such folder; give one that"):
+            load_model("hf:./nowhere")
         self.saved(tmp_path, {}, num_labels=3)
         with pytest.raises(ValueError, match=r"has no image processor .*; save that beside") as one:
             load_model(f"hf:{tmp_path}")

@@ -340,7 +340,7 @@ class Evaluate:
         space = parse_space(self.space, self.max_translation, self.max_rotation)
         resize, center_crop = self._sizes()
         return Question.of(
-            self.attack or None,
+            [name.strip().lower() for name in self.attack] or None,  # one name in all records
             space=space,
             only_accuracy=not self.details,
             split=self.split,

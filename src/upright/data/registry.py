@@ -202,6 +202,8 @@ def _find(name: str) -> tuple[_DataSet, str]:
     except UnknownNameError as error:
         if Path(name).is_dir():
             raise UnknownNameError(f"{name} is a folder: write folder:{name}") from error
+        if Path(name).suffix == ".npz":
+            raise UnknownNameError(f"{name} is a file: write npz:{name}") from error
         raise
     known, location = found.value, found.groups[0] or ""
     if bool(location) != bool(known.placeholder):

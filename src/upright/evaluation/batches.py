@@ -194,6 +194,8 @@ def _read(item: Any) -> Batch:
     if isinstance(item, Mapping):
         return Batch(_images(_named(item, _IMAGES)), _labels(_named(item, _LABELS)))
     if not isinstance(item, tuple | list) or len(item) != 2:
+        if isinstance(item, str):
+            raise ValueError("data are no name: load them first, by upright.data.load_data(NAME)")
         kind = type(item).__name__
         many = f" of {len(item)}" if isinstance(item, tuple | list) else ""
         raise ValueError(

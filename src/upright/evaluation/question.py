@@ -20,6 +20,9 @@ __all__ = ["LATER", "Precision", "Question", "named_attacks"]
 
 Precision = Literal["float32", "float16", "bfloat16"]
 
+_MOST_POSES = 10_000_000
+"""Of one image: they are listed before the first is tried."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -162,6 +165,8 @@ def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
     for asked in attacks:
         attack = parse_attack(asked) if isinstance(asked, str) else asked
         name = asked if isinstance(asked, str) else str(attack)
+        if (poses := attack.passes_per_image) > _MOST_POSES:
+            raise ValueError(f"{name} has {poses:,} poses: at most {_MOST_POSES:,} can be listed")
         if " object at 0x" in name:
             raise ValueError(
                 f"{type(attack).__name__} has no name: give it a __str__ that names it"

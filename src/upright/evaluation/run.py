@@ -155,6 +155,7 @@ def examine(
     part = _Part.of(data, question, random=minutes is not None)
     limit, question = question.limit, part.question
     checks.check_at_least_1(batch_size=batch_size)
+    checks.check_callable(model)
     checks.warn_if_training(model)
     files = StateFiles(None if state is None else Path(state), ranks)
     oracle = oracle_in(model)

@@ -228,6 +228,11 @@ def load_state(path: Path, question: dict[str, object], *older: dict[str, object
     wanted, *others = (json.loads(json.dumps(each)) for each in (question, *older))
     if asked != wanted and asked not in others:
         differing = sorted(key for key in asked | wanted if asked.get(key) != wanted.get(key))
+        if differing == ["sample"] and "sample" not in wanted:
+            raise ValueError(
+                f"{path} is of images in a random order, by --minutes or --sample; go on with "
+                f"--minutes, as many as you like, or with --sample {asked['sample']}"
+            )
         raise ValueError(
             f"{path} belongs to another evaluation (other {', '.join(differing) or 'settings'}); "
             "remove it or name another file"

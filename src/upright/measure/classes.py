@@ -95,6 +95,11 @@ def _trouble(
             f"{_offset(outputs, len(data.classes), data)}; name them by --classes FILE, one a line "
             "in the model's order, and the folders of the data like them"
         )
+    if all(name.isdecimal() for name in unknown):
+        return (
+            f"no output of the model is called {few(unknown)}; if these are the numbers of outputs, "
+            f"give --classes FILE with 0 to {outputs - 1}, one a line"
+        )
     near = table.nearest(unknown[0])
     all_unknown = len(unknown) == len(data.labels.unique())
     return (

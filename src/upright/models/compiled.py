@@ -72,10 +72,12 @@ class Compiled(nn.Module):
         filled = torch.cat((piece, piece[:missing])) if missing else piece
         try:
             return ask(self._compiled, filled)[: len(piece)]
-        except torch._dynamo.exc.BackendCompilerFailed as error:
+        # The last two: it imports what it finds, such as a folder that is called as a library.
+        except (torch._dynamo.exc.TorchDynamoException, AttributeError, ImportError) as error:
             if is_out_of_memory(error):
                 raise
-            reason = str(error.inner_exception).strip().partition("\n")[0]
+            inner = getattr(error, "inner_exception", error)
+            reason = str(inner).strip().partition("\n")[0]
             raise ValueError(
                 f"the model cannot be compiled ({reason}); evaluate it without --compile"
             ) from error

@@ -21,7 +21,7 @@ class SlowHub(UserWarning):
 @contextlib.contextmanager
 def quiet_hub(name: str) -> Iterator[None]:
     """Let it not tell each time that it tries again; after a while, once, that one waits for it."""
-    where = name if Path(name).exists() else f"{name}, from the hub of Hugging Face"
+    where = name if Path(name).exists() else f"{name}, no folder here, from the hub of Hugging Face"
     text = f"still waiting for {where}; Ctrl-C gives up"
     waiting = threading.Timer(_PATIENCE_SECONDS, warnings.warn, (text, SlowHub))
     waiting.daemon = True

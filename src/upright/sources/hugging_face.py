@@ -6,6 +6,7 @@ import contextlib
 import re
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -37,6 +38,8 @@ _COLOURS = torch.tensor([[200, 100, 30], [10, 60, 250]], dtype=torch.uint8)
 def load_hugging_face(name: str, *, device: torch.device) -> Pretrained:
     """Load an image classifier that was saved by ``save_pretrained``; runs no code of its own."""
     library = need_library("transformers", extra="huggingface", wanted=f"hf:{name}")
+    if name.startswith((".", "/", "~")) and not Path(name).exists():
+        raise ValueError(f"hf:{name}: no such folder; give one that save_pretrained has written")
     what = f"transformers could not load {name} as an image classifier"
     with _in_a_line(what, _OTHER), _quiet(library, name):
         network = library.AutoModelForImageClassification.from_pretrained(name)
