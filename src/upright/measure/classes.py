@@ -97,7 +97,7 @@ def _trouble(
         )
     if all(name.isdecimal() for name in unknown):
         return (
-            f"no output of the model is called {few(unknown)}; if these are the numbers of outputs, "
+            f"no output of the model is called {few(unknown)}; if these are numbers of outputs, "
             f"give --classes FILE with 0 to {outputs - 1}, one a line"
         )
     near = table.nearest(unknown[0])
