@@ -118,14 +118,19 @@ class TestWhatCannotBeRight:
 class TestWhatIsSuspicious:
     @pytest.mark.parametrize("text", EVERY)
     @pytest.mark.parametrize(
-        ("images", "reach"),
-        [(IMAGES * 255, r"\S+ to 25\d"), (IMAGES * 4 - 2, r"-1\.\d+ to 2")],
+        ("images", "reach", "advice"),
+        [
+            (IMAGES * 255, r"\S+ to 25\d", "divide by 255"),
+            (IMAGES * 4 - 2, r"-1\.\d+ to 2", "move the normalisation"),
+        ],
         ids=["0 to 255", "normalised"],
     )
-    def test_images_outside_0_to_1(self, text: str, images: Tensor, reach: str) -> None:
+    def test_images_outside_0_to_1(
+        self, text: str, images: Tensor, reach: str, advice: str
+    ) -> None:
         with pytest.warns(
             SuspiciousInput,
-            match=rf"images reach from {reach}, but should lie in \[0, 1\]: move the normalisation",
+            match=rf"images reach from {reach}, but should lie in \[0, 1\]: {advice}",
         ) as caught:
             step(images, text=text)
         assert {warning.filename for warning in caught} == {__file__}
