@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,25 +67,28 @@ class Recorded(nn.Module):
         self._gave_up = False
 
     def forward(self, images: Tensor) -> Tensor:
-        recording = self._recording_of(images) if self._can_replay(images) else None
+        recording = self._recording_of(images) if self._may_replay(images) else None
         if recording is None:
             return ask(self.model, images)
         recording.images.copy_(images)
         recording.graph.replay()
         return recording.logits.clone()
 
-    def _can_replay(self, images: Tensor) -> bool:
+    def _may_replay(self, images: Tensor) -> bool:
+        """Whether that is a pass to be recorded, as far as the images and the modules tell."""
         if self._gave_up or not _on_gpu(images) or not len(images) or is_capturing():
             return False
-        parts, weights = [*self.model.modules()], [*self.model.parameters()]
-        climbs = images.requires_grad or any(weight.requires_grad for weight in weights)
-        hides = any(part.training or isinstance(part, Unknown) for part in parts)
-        unmade = any(map(is_lazy, (*weights, *self.model.buffers())))
-        return not (hides or unmade or (climbs and torch.is_grad_enabled()))
+        parts = self.model.modules()
+        return not any(part.training or isinstance(part, Unknown) for part in parts)
 
     def _recording_of(self, images: Tensor) -> _Recording | None:
         """Give the recording of such a pass, made now where there is none; None where none is."""
-        self._follow_weights()
+        # Once a pass: to walk over a network takes a part of what a replay saves.
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        climbs = any(each.requires_grad for each in (images, *tensors))
+        if (climbs and torch.is_grad_enabled()) or any(map(is_lazy, tensors)):
+            return None
+        self._follow(tensors)
         half = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
         kind = (images.shape, images.stride(), images.dtype, images.device, half)
         if not self._gave_up and kind not in self._recordings and len(self._recordings) < MOST:
@@ -94,9 +97,8 @@ class Recorded(nn.Module):
                 self._recordings[kind] = made
         return self._recordings.get(kind)
 
-    def _follow_weights(self) -> None:
-        """Forget all recordings where the weights no longer lie where they read them."""
-        tensors = (*self.model.parameters(), *self.model.buffers())
+    def _follow(self, tensors: Sequence[Tensor]) -> None:
+        """Forget all recordings where weights no longer lie where these read them."""
         places = tuple((each.data_ptr(), each.shape, each.dtype) for each in tensors)
         if places == self._places:
             return
