@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import upright.models
@@ -92,6 +95,26 @@ def test_a_name_says_what_norms_add_to_a_variance(name: str, epsilon: float) -> 
     assert [norm.eps for norm in norms] == [epsilon] * 7
     with pytest.raises(ValueError, match="more than 0, not 0"):
         build_network("resnet8-epsilon0")
+
+
+@pytest.mark.parametrize("name", ["resnet8", "wideresnet10-1", "gresnet8x0.5", "convnet"])
+@pytest.mark.parametrize("counting", [False, True])
+def test_weights_from_a_file_or_of_norms_that_count_are_loaded(
+    name: str, counting: bool, tmp_path: Path
+) -> None:
+    network = build_network(name)
+    other = copy.deepcopy(pickle.loads(pickle.dumps(build_network(name))))
+    weights = network.state_dict()
+    if counting:
+        weights |= {
+            f"{part}.num_batches_tracked": torch.tensor(7)
+            for part, norm in network.named_modules()
+            if isinstance(norm, nn.BatchNorm2d)
+        }
+    save_file(weights, tmp_path / "weights.safetensors")
+    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
+    images = noise(2, 3, 32, 32)
+    torch.testing.assert_close(other.eval()(images), network.eval()(images), rtol=0, atol=0)
 
 
 # --- standardisation ------------------------------------------------------------------------------

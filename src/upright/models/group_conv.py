@@ -31,6 +31,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.models.layers import without_count
+
 __all__ = ["P4", "P4M", "Group", "GroupBatchNorm", "GroupConv", "GroupPool", "LiftingConv"]
 
 
@@ -277,8 +279,7 @@ class GroupBatchNorm(nn.BatchNorm2d):
     def __init__(self, group: Group, channels: int) -> None:
         super().__init__(channels)
         self.group = group
-        # Nothing reads the count, and on a GPU it costs as much as a layer.
-        self.num_batches_tracked = None
+        without_count(self)
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling() and self.training:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import MutableMapping
+from typing import Any, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Standardise", "batch_norm", "blurred_half"]
+__all__ = ["Standardise", "batch_norm", "blurred_half", "without_count"]
+
+_COUNT = "num_batches_tracked"
+_Norm = TypeVar("_Norm", bound=nn.BatchNorm2d)
 
 
 class Standardise(nn.Module):
@@ -29,11 +34,24 @@ class Standardise(nn.Module):
 
 
 def batch_norm(channels: int, epsilon: float = 1e-5) -> nn.BatchNorm2d:
-    """Make a batch norm that does not count batches: nothing reads the count, and on a GPU it costs
-    as much as a layer."""
-    norm = nn.BatchNorm2d(channels, eps=epsilon)
+    """Make a batch norm that does not count batches."""
+    return without_count(nn.BatchNorm2d(channels, eps=epsilon))
+
+
+def without_count(norm: _Norm) -> _Norm:
+    """Let a norm not count batches: nothing reads the count, and on a GPU it costs as much as a
+    layer."""
     norm.num_batches_tracked = None
+    norm.register_load_state_dict_pre_hook(_without_count)  # type: ignore[no-untyped-call]
     return norm
+
+
+def _without_count(
+    _: nn.Module, state: MutableMapping[str, Any], prefix: str, *_others: object
+) -> None:
+    """Drop the count from what is loaded: PyTorch adds one to a state that no longer says which
+    version wrote it, as those from files of safetensors, and norms elsewhere keep one."""
+    state.pop(prefix + _COUNT, None)
 
 
 def blurred_half(x: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def plain_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Copy weights and buffers into a network, in place.
 
-    By hand, since ``load_state_dict`` asks for a count of batches that our norms do not keep.
+    By hand, to say in a line what does not fit.
     """
     own = model_tensors(model)
     given = {name for name in tensors if name.startswith(_PREFIX)}
