@@ -268,6 +268,7 @@ def test_a_copy_has_recordings_of_its_own(device: str) -> None:
 
 
 @needs_gpu
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # inductor's advice
 def test_a_compiled_network_is_recorded_as_well() -> None:
     plain = network("cuda").eval()
     model = Recorded(torch.compile(plain, dynamic=False))
