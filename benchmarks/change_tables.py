@@ -1,4 +1,4 @@
-"""What each change of a recipe adds, on training images that were held out: a table of records."""
+"""What each change of a recipe adds, on training images that were held out: tables of records."""
 
 from __future__ import annotations
 
@@ -23,13 +23,20 @@ METRIC = "grid-775"
 
 
 def changes(records: Iterable[Record]) -> str:
+    """Give a table for each network and data set, in the order of their first records."""
+    apart: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.evaluation.get("split") == "held-out" and METRIC in record.measured:
+            apart.setdefault((record.dataset, record.model), []).append(record)
+    tables = (_beside_the_common(dataset, its) for (dataset, _), its in apart.items())
+    return "\n\n".join(tables) or "Nothing was measured yet."
+
+
+def _beside_the_common(dataset: str, records: Iterable[Record]) -> str:
     """Every recipe beside the one that most have in common, the most robust first."""
     by_words: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        if record.evaluation.get("split") == "held-out" and METRIC in record.measured:
-            by_words.setdefault(_words(record), []).append(record)
-    if not by_words:
-        return "Nothing was measured yet."
+        by_words.setdefault(_words(record), []).append(record)
     counts = Counter(word for words in by_words for word in words)
     common = [word for word, count in counts.items() if 2 * count > len(by_words)]
     named = {
@@ -41,7 +48,8 @@ def changes(records: Iterable[Record]) -> str:
     ordered = sorted(named.items(), key=lambda row: -_worst(row[1]))
     lines = [_line("none", base, "")]
     lines += [_line(name, its, f"{100 * (_worst(its) - least):+.2f}") for name, its in ordered]
-    return f"{table(HEAD, lines, text=1, numbers=5)}\n\nApart from that: {', '.join(common)}."
+    rest = ", ".join((INVARIANCE.datasets[dataset], *common))
+    return f"{table(HEAD, lines, text=1, numbers=5)}\n\nApart from that: {rest}."
 
 
 def _line(change: str, records: Sequence[Record], more: str) -> tuple[str, ...]:
