@@ -1,20 +1,20 @@
 """Networks that are stronger than the paper's: what each change of its recipe adds.
 
     python benchmarks/stronger.py ablation --runs runs/stronger
-    python benchmarks/stronger.py "together:first 2" large --final --seeds 3 --means mirror seeds
+    python benchmarks/stronger.py "together:first 2" large --final --seeds 3 --means mirror all
 
 An experiment is a function that gives recipes by name. Without ``--final`` each is trained on nine
 tenths of the training images and measured on the tenth that was held out, which is what to choose
 by. With it, what was chosen is trained on all training images and measured on the test set. The
 records go to ``stronger/held-out.jsonl`` and ``stronger.jsonl`` of the folder of results, where
-reports read the second alone. Means of answers, over mirror images or of all seeds, train nothing
-more. The same command continues where it was stopped.
+reports read the second alone. Means of answers, over mirror images, of all seeds or of all recipes,
+train nothing more. The same command continues where it was stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -163,12 +163,17 @@ def seeded(recipes: Recipes, seeds: int) -> Iterator[tuple[str, Recipe]]:
             yield name, replace(recipe, seed=seed)
 
 
-def means(text: str, seeds: Sequence[Recipe]) -> Iterator[Mean]:
-    """Give the means that a text asks for, of runs that differ by their seed alone."""
-    of_all, over = text.startswith("seeds"), text.removeprefix("seeds").removeprefix("+")
+def means(text: str, seeds: Mapping[str, Sequence[Recipe]]) -> Iterator[tuple[str, Mean]]:
+    """Give the means that a text asks for, of runs by the names of their recipes."""
+    of, _, over = text.partition("+") if text.startswith(("seeds", "all")) else ("", "", text)
     averaging = Averaging.parse(over) if over else None
-    for members in [tuple(seeds)] if of_all else [(each,) for each in seeds]:
-        yield Mean(members=members, over=averaging)
+    if of == "all":
+        every = tuple(run for runs in seeds.values() for run in runs)
+        yield f"mean of {text}", Mean(members=every, over=averaging)
+        return
+    for name, runs in seeds.items():
+        for members in [tuple(runs)] if of else [(run,) for run in runs]:
+            yield f"{name}, mean of {text}", Mean(members=members, over=averaging)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +189,8 @@ class Stronger:
     seeds: int = 1
     means: tuple[str, ...] = ()
     """Measure means of answers as well: ``mirror`` (see ``upright.tta``) for that of an image and
-    its mirror image, ``seeds`` for that of all seeds, ``seeds+mirror`` for both at once."""
+    its mirror image, ``seeds`` for that of all seeds, ``all`` for that of all recipes and seeds,
+    ``seeds+mirror`` and ``all+mirror`` for both at once."""
     together: int = 4
     """How many runs train side by side."""
     steps: int | None = None
@@ -227,9 +233,8 @@ class Stronger:
         for name, recipe in self._recipes():
             seeds.setdefault(name, []).append(recipe)
             yield name, recipe
-        for name, every in seeds.items():
-            for text in self.means:
-                yield from ((f"{name}, mean of {text}", mean) for mean in means(text, every))
+        for text in self.means:
+            yield from means(text, seeds)
 
     def _recipes(self) -> Iterator[tuple[str, Recipe]]:
         for asked in self.experiments:

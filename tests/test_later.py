@@ -80,7 +80,7 @@ def test_a_hash_is_that_of_the_fields_as_they_were_first_written() -> None:
     for line in lines:
         recipes = [
             line["recipe"][name] for name in ("locnet", "classifier") if name in line["recipe"]
-        ]
+        ] + line["recipe"].get("members", [])
         for values in recipes or [line["recipe"]]:
             first = {
                 name: value

@@ -346,6 +346,17 @@ def test_means_of_seeds_are_one_and_those_of_mirror_images_one_for_each_seed() -
     assert [plan.answers for plan in (*mirrored, mean, both)] == [2, 2, 2, 1, 2]
 
 
+def test_a_mean_of_all_has_every_recipe_and_seed_that_was_named() -> None:
+    stronger = load("stronger")
+    named = ("antialiased", "large:wideresnet16-8")
+    asked = ("all", "all+mirror")
+    jobs = stronger.Stronger(experiments=named, seeds=2, means=asked, device="cpu")
+    *runs, mean, both = [plan for _, plan in jobs._plans()]
+    assert sorted(run.model for run in runs) == ["resnet32-blur"] * 2 + ["wideresnet16-8"] * 2
+    assert mean.members == both.members == tuple(sorted(runs, key=lambda run: run.model))
+    assert [plan.answers for plan in (mean, both)] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("name", "millions"),
     [("mobilenet", 4.23), ("resnet50", 25.56), ("efficientnet_lite0", 4.65), ("vit_b16", 86.57)],

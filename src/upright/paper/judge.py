@@ -24,6 +24,7 @@ from upright.report.compare import (
     reduction,
     reported_reduction,
 )
+from upright.train import Mean
 
 __all__ = ["Judge"]
 
@@ -105,8 +106,15 @@ class Judge:
         return tuple(-1.0 if each is None else each.mean for each in found)
 
     def _pooled(self, dataset: str, metric: str) -> float | None:
-        """The spread between seeds over all methods of a data set, chosen for a cell or not."""
-        alike = (some for recipe, some in self._index.items() if recipe.main.data == dataset)
+        """The spread between seeds over all methods of a data set, chosen for a cell or not.
+
+        Means of answers do not count: they spread less, and their runs count by themselves.
+        """
+        alike = (
+            some
+            for plan, some in self._index.items()
+            if plan.main.data == dataset and not isinstance(plan, Mean)
+        )
         return pooled_spread(alike, metric.lower())
 
     def _command(self, table: str, dataset: str, method: str, measured: Estimate | None) -> str:
