@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import signal
 import sys
 import tempfile
 import threading
@@ -90,6 +93,21 @@ def in_the_middle(runs, node=""):
     return found
 
 
+def stopped_in_the_middle(runs, node, kept):
+    """Stop the worker of a run that a node is training, note what it has kept, and give its number.
+
+    While it stands still nothing can be finished, however long it takes until the node is gone.
+    """
+    for task in in_the_middle(runs, node):
+        worker = read_claim(run_folder(task, runs)).process
+        os.kill(worker, signal.SIGSTOP)
+        if still := in_the_middle(runs, node):
+            kept.update(still)
+            return worker
+        os.kill(worker, signal.SIGCONT)
+    return None
+
+
 def wait_for(condition, *, seconds=180):
     end = time.monotonic() + seconds
     while not (found := condition()):
@@ -141,8 +159,10 @@ def test_a_node_that_dies_and_a_run_that_diverges_cost_no_record(
     killed = {}
 
     def kill():
-        killed.update(wait_for(lambda: in_the_middle(runs, doomed.node_id[:8])))
+        worker = wait_for(lambda: stopped_in_the_middle(runs, doomed.node_id[:8], killed))
         cluster.remove_node(doomed, allow_graceful=False)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
 
     said = []
     with ray_engine(
