@@ -165,7 +165,9 @@ def seeded(recipes: Recipes, seeds: int) -> Iterator[tuple[str, Recipe]]:
 
 def means(text: str, seeds: Mapping[str, Sequence[Recipe]]) -> Iterator[tuple[str, Mean]]:
     """Give the means that a text asks for, of runs by the names of their recipes."""
-    of, _, over = text.partition("+") if text.startswith(("seeds", "all")) else ("", "", text)
+    of, _, over = text.partition("+")
+    if of not in ("seeds", "all"):
+        of, over = "", text
     averaging = Averaging.parse(over) if over else None
     if of == "all":
         every = tuple(run for runs in seeds.values() for run in runs)
@@ -194,9 +196,9 @@ class Stronger:
     together: int = 4
     """How many runs train side by side."""
     steps: int | None = None
-    """Other than a recipe has, to show that it runs."""
+    """Other than a recipe has: to show that it runs, or where there is less time."""
     compile: bool = False
-    """Compile networks to evaluate them, which pays for large ones on a GPU."""
+    """Compile networks to evaluate them, see ``upright evaluate --compile``."""
     teacher: str = ""
     """The folder of a run whose network says what labels are, for all of them."""
     test_images: int | None = None

@@ -23,7 +23,6 @@ from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.paper import INVARIANCE
 from upright.paper.cells import chosen_weight
-from upright.paper.judge import Judge
 from upright.paper.tables import fill_tables, select
 from upright.records import Reported
 from upright.report import Cell, Column, Estimate, Row, Source, Table
@@ -33,8 +32,6 @@ from upright.report.runs import group_runs
 from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
-from upright.train import Mean
-from upright.tta import Averaging
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
 MODELS = {"GRN": "gresnet44", "ETN": "etn34", "STN": "stn34"}
@@ -350,19 +347,6 @@ def test_the_pooled_spread_is_that_within_methods():
     assert pooled_spread(methods, "nat") == pytest.approx(expected)
     assert pooled_spread(methods[2:], "nat") is None
     assert pooled_spread(methods, "grid-775") is None
-
-
-def test_means_of_answers_have_no_part_in_the_pooled_spread():
-    """They are made of runs that count already, and spread less."""
-    runs = [paper_recipe("cifar10", "std*", seed=seed) for seed in range(2)]
-    means = [Mean(members=(run,), over=Averaging.parse("mirror")) for run in runs]
-    plain = [made_up_record(run, {"nat": 0.5 + run.seed / 10}) for run in runs]
-    mirrored = [made_up_record(mean, {"nat": 0.7}) for mean in means]
-    alone, beside = (
-        Judge(INVARIANCE, records, seeds=5) for records in (plain, [*plain, *mirrored])
-    )
-    assert alone.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
-    assert beside.pooled("cifar10", "nat") == alone.pooled("cifar10", "nat")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 __all__ = ["Standardise", "batch_norm", "blurred_half", "without_count"]
 
-_COUNT = "num_batches_tracked"
 _Norm = TypeVar("_Norm", bound=nn.BatchNorm2d)
 
 
@@ -51,7 +50,7 @@ def _without_count(
 ) -> None:
     """Drop the count from what is loaded: PyTorch adds one to a state that no longer says which
     version wrote it, as those from files of safetensors, and norms elsewhere keep one."""
-    state.pop(prefix + _COUNT, None)
+    state.pop(f"{prefix}num_batches_tracked", None)
 
 
 def blurred_half(x: Tensor) -> Tensor:
