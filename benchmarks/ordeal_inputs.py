@@ -225,6 +225,7 @@ def _work(pipe: Connection, at: object, seed: int, desk: Path) -> None:
 def _read_chunk(
     chunk: Chunk, folder: Path, at: object, seed: int
 ) -> tuple[int, list[tuple[int, str, str]], float, bool]:
+    _forget_the_most()
     began, before, accepted = time.monotonic(), _most_bytes(), 0
     faults: list[tuple[int, str, str]] = []
     for number in range(chunk.first, chunk.end):
@@ -245,8 +246,17 @@ def _kind(error: BaseException) -> str:
     return "memory" if isinstance(error, MemoryError) else kinds.get(type(error), "traceback")
 
 
+def _forget_the_most() -> None:
+    """Let what this process had before not hide what it takes now, where Linux can do that.
+
+    A fork begins with as much as its parent has, and much of that may be gone since.
+    """
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def _most_bytes() -> int:
-    """The most memory that this process, or one that it started, has ever had."""
+    """The most memory that this process, or one that it started, has had since it forgot."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return max(resource.getrusage(each).ru_maxrss for each in whose) << 10
 

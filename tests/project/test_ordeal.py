@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -88,12 +89,36 @@ def test_each_kind_of_bad_reader_is_seen(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    inputs, guard = ordeal("ordeal_inputs"), ordeal("guard")
     monkeypatch.chdir(tmp_path)
+    faults, bad = faults_of(read, lambda: None, ordeal, monkeypatch)
+    assert faults == {kind: bad}
+    assert len(list((tmp_path / "crashes").iterdir())) == bad > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux alone forgets")
+def test_memory_is_seen_where_a_worker_has_had_more_before(
+    ordeal: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inherited = [bytearray(b"x") * (1 << 20) for _ in range(200)]
+    faults, bad = faults_of(swell, inherited.clear, ordeal, monkeypatch)
+    assert faults == {"memory": bad}
+    assert len(list((tmp_path / "crashes").iterdir())) == bad > 0
+
+
+def faults_of(
+    read: Callable[..., None],
+    first: Callable[[], None],
+    ordeal: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[Counter[str], int]:
+    """Read five inputs, some of them badly; say what was seen, and how many were bad."""
+    inputs, guard = ordeal("ordeal_inputs"), ordeal("guard")
     monkeypatch.setattr(inputs, "HANG_S", 1.0)
     monkeypatch.setattr(inputs, "STATED_BYTES", 64 << 20)
 
     def sometimes(data: bytes, folder: Path) -> None:
+        first()
         if data[:1] == b"!":
             read(data, folder)
 
@@ -107,8 +132,7 @@ def test_each_kind_of_bad_reader_is_seen(
     bad = sum(inputs.input_of(0, "x", number) == b"!" for number in range(figures.inputs))
     inputs._seeds.cache_clear()
     assert figures.inputs == 5
-    assert figures.faults == {kind: bad}
-    assert len(list((tmp_path / "crashes").iterdir())) == bad > 0
+    return figures.faults, bad
 
 
 def test_an_input_is_the_same_whenever_it_is_made(ordeal: Callable[[str], ModuleType]) -> None:
