@@ -157,8 +157,8 @@ def antialiased(data: str) -> Recipes:
     return changed(BASE, {"blur": {"model": "resnet32-blur"}}, data)
 
 
-def seeded(recipes: Recipes, seeds: int) -> Iterator[tuple[str, Recipe]]:
-    for seed in range(seeds):
+def seeded(recipes: Recipes, seeds: range) -> Iterator[tuple[str, Recipe]]:
+    for seed in seeds:
         for name, recipe in recipes.items():
             yield name, replace(recipe, seed=seed)
 
@@ -189,6 +189,8 @@ class Stronger:
     final: bool = False
     """Train on all training images, and measure on the test set."""
     seeds: int = 1
+    first_seed: int = 0
+    """From which seeds count: those before it may be recorded already, their runs gone."""
     means: tuple[str, ...] = ()
     """Measure means of answers as well: ``mirror`` (see ``upright.tta``) for that of an image and
     its mirror image, ``seeds`` for that of all seeds, ``all`` for that of all recipes and seeds,
@@ -243,7 +245,8 @@ class Stronger:
             experiment, _, only = asked.partition(":")
             recipes = EXPERIMENTS[experiment](self.data)
             chosen = {only: recipes[only]} if only else recipes
-            for name, recipe in seeded(chosen, self.seeds):
+            seeds = range(self.first_seed, self.first_seed + self.seeds)
+            for name, recipe in seeded(chosen, seeds):
                 steps = recipe.steps if self.steps is None else self.steps
                 own = replace(recipe, held_out=not self.final, steps=steps, teacher=self.teacher)
                 wanted = with_teacher_digest(own)

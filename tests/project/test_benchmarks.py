@@ -346,6 +346,15 @@ def test_means_of_seeds_are_one_and_those_of_mirror_images_one_for_each_seed() -
     assert [plan.answers for plan in (*mirrored, mean, both)] == [2, 2, 2, 1, 2]
 
 
+def test_seeds_count_from_the_first_that_is_asked_for() -> None:
+    stronger = load("stronger")
+    named = {"experiments": ("antialiased",), "seeds": 2, "first_seed": 1, "device": "cpu"}
+    jobs = stronger.Stronger(**named, means=("seeds",))
+    *runs, mean = [plan for _, plan in jobs._plans()]
+    assert [run.seed for run in runs] == [1, 2]
+    assert mean.members == tuple(runs)
+
+
 def test_a_mean_of_all_has_every_recipe_and_seed_that_was_named() -> None:
     stronger = load("stronger")
     named = ("antialiased", "large:wideresnet16-8")
