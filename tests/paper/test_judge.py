@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -24,3 +25,18 @@ def test_means_of_answers_have_no_part_in_the_pooled_spread() -> None:
     )
     assert alone.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
     assert beside.pooled("cifar10", "nat") == alone.pooled("cifar10", "nat")
+
+
+def test_runs_by_other_recipes_have_no_part_in_the_pooled_spread() -> None:
+    """They say how far networks that are more often right lie apart, and not the paper's."""
+    runs = [paper_recipe("cifar10", "std*", seed=seed) for seed in range(2)]
+    larger = [replace(run, batch=128) for run in runs]  # which the paper has as well
+    others = [replace(run, cosine=True) for run in runs]
+    spread = {0: 0.5, 1: 0.6}
+    paper = [made_up_record(run, {"nat": spread[run.seed]}) for run in runs]
+    of_paper = [*paper, *(made_up_record(run, {"nat": spread[run.seed]}) for run in larger)]
+    other = [made_up_record(run, {"nat": 0.9}) for run in others]
+    for records in (paper, of_paper, [*paper, *other]):
+        judge = Judge(INVARIANCE, records, seeds=5)
+        assert judge.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
+    assert Judge(INVARIANCE, other, seeds=5).pooled("cifar10", "nat") is None

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 from upright.paper.cells import by_recipe, chosen_weight, wanted
+from upright.paper.differences import follows
 from upright.paper.numbers import misprint_of, printed, reported
 from upright.paper.paper import Layout, Paper
 from upright.records import Record, Reported
@@ -108,12 +109,15 @@ class Judge:
     def _pooled(self, dataset: str, metric: str) -> float | None:
         """The spread between seeds over all methods of a data set, chosen for a cell or not.
 
-        Means of answers do not count: they spread less, and their runs count by themselves.
+        By the paper's recipe: who is more often right spreads less. Means of answers do not count
+        either, and their runs count by themselves.
         """
         alike = (
             some
             for plan, some in self._index.items()
-            if plan.main.data == dataset and not isinstance(plan, Mean)
+            if plan.main.data == dataset
+            and not isinstance(plan, Mean)
+            and follows(self.paper, plan)
         )
         return pooled_spread(alike, metric.lower())
 
