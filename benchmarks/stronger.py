@@ -128,27 +128,40 @@ def large(data: str) -> Recipes:
 
 OF_LARGE: dict[str, dict[str, Any]] = {
     "none": {},
-    "cutout 8": {"cutout": 8},
-    "mixup 0.3": {"mixup": 0.3},
-    "smoothing 0.1": {"smoothing": 0.1},
     "weight decay 1e-3": {"weight_decay": 1e-3},
+    "mixup 0.5": {"mixup": 0.5},
+    "both": {"weight_decay": 1e-3, "mixup": 0.5},
+    "cutout 12": {"cutout": 12},
+    "smoothing 0.1": {"smoothing": 0.1},
     "colours": {"jitter": "brightness(0.2) contrast(0.7..1.4) saturation(0.5..2) hue(15)"},
     "zoom": {"jitter": "zoom(0.8..1.25) stretch(0.9..1.1)"},
 }
+"""What keeps a network from learning images by heart. Half of another image is the most that a
+mixture has where both are as likely to be the larger part."""
 
 
 @experiment
 def large_ablation(data: str) -> Recipes:
     """One change at a time where training images are learned by heart.
 
-    On the second of the G-ResNets with two thirds of its layers, which is large enough for that.
+    On the wide network with half the channels, which is large enough for that, and for fewer steps.
     """
-    base = replace(large(data)["gresnet20x1.412"], model="gresnet14x1.412")
+    base = replace(large(data)["wideresnet16-8"], model="wideresnet16-4", steps=15_000)
     penalties = {
         "λ x 4": {"objective": fewer_draws(data, factor=4)},
         "mix": {"objective": fewer_draws(data, batch_type="mix")},
     }
     return changed(base, OF_LARGE | penalties, data)
+
+
+@experiment
+def regularised(data: str) -> Recipes:
+    """Each of these changes on each of the large networks, to name those that were chosen."""
+    return {
+        f"{network}, {name}": replace(recipe, **change)
+        for network, recipe in large(data).items()
+        for name, change in OF_LARGE.items()
+    }
 
 
 @experiment
@@ -203,6 +216,8 @@ class Stronger:
     """Compile networks to evaluate them, see ``upright evaluate --compile``."""
     teacher: str = ""
     """The folder of a run whose network says what labels are, for all of them."""
+    teacher_share: float = 1.0
+    """So large a part of each label is what the teacher says."""
     test_images: int | None = None
     runs: Path = Path("runs/stronger")
     results: Path = Path("runs/stronger/results")
@@ -248,7 +263,9 @@ class Stronger:
             seeds = range(self.first_seed, self.first_seed + self.seeds)
             for name, recipe in seeded(chosen, seeds):
                 steps = recipe.steps if self.steps is None else self.steps
-                own = replace(recipe, held_out=not self.final, steps=steps, teacher=self.teacher)
+                own = replace(recipe, held_out=not self.final, steps=steps)
+                if self.teacher:
+                    own = replace(own, teacher=self.teacher, teacher_share=self.teacher_share)
                 wanted = with_teacher_digest(own)
                 if self.device == "cpu":
                     wanted = replace(wanted, precision="float32")

@@ -229,15 +229,15 @@ def test_rows_taken_by_a_kernel_are_those_taken_by_tensor_operations(
     data = LabelledImages(data.images.to(CUDA), data.labels.to(CUDA), data.classes)
     rows = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))[:64].to(CUDA)
 
-    def taken() -> tuple[torch.Tensor, torch.Tensor]:
+    def taken() -> batches.Augmented:
         return augmented_rows(data, rows, recipe, torch.Generator(CUDA).manual_seed(3))
 
     assert batches._has_kernel(data)
-    images, labels = taken()
+    found = taken()
     monkeypatch.setattr(batches, "_has_kernel", lambda _: False)
     expected = taken()
-    torch.testing.assert_close(images, expected[0], rtol=1e-6, atol=0)
-    assert labels.equal(expected[1])
+    torch.testing.assert_close(found.images, expected.images, rtol=1e-6, atol=0)
+    assert found.labels.equal(expected.labels)
 
 
 def test_a_network_draws_what_it_draws_after_a_seed_for_all_devices() -> None:

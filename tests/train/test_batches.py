@@ -134,9 +134,19 @@ def test_rows_are_images_in_float32_whatever_the_default_is_and_their_labels() -
     torch.set_default_dtype(torch.float64)
     try:
         rows = torch.tensor([4, 0, 4])
-        taken, labels = augmented_rows(data, rows, recipe(flips=False), torch.Generator())
+        taken = augmented_rows(data, rows, recipe(flips=False), torch.Generator())
     finally:
         torch.set_default_dtype(torch.float32)
-    assert taken.dtype == torch.float32
-    assert taken.equal(data.as_float()[[4, 0, 4]])
-    assert labels.tolist() == [1, 0, 1]
+    assert taken.images.dtype == torch.float32
+    assert taken.images.equal(data.as_float()[[4, 0, 4]])
+    assert taken.labels.tolist() == [1, 0, 1]
+    assert taken.rows is rows
+    assert taken.draws is None
+
+
+def test_rows_say_which_of_them_are_mirrored() -> None:
+    data = LabelledImages((255 * pictures(40)).byte(), torch.zeros(40, dtype=torch.long), ("a",))
+    taken = augmented_rows(data, torch.arange(40), recipe(), torch.Generator().manual_seed(7))
+    assert taken.draws is not None
+    for image, original, draw in zip(taken.images, data.as_float(), taken.draws, strict=True):
+        assert image.equal(original.flip(-1) if draw < 0.5 else original)

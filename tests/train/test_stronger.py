@@ -24,6 +24,7 @@ from upright.train import Recipe, RunDirectory, load_network, train
 from upright.train.batches import augment, mixing_shares
 from upright.train.learner import Learner
 from upright.train.targets import mixed, soft_labels
+from upright.train.teacher import answers_at_once, asked_once
 from upright.warp import warp
 
 pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
@@ -170,18 +171,13 @@ def test_soft_labels_are_a_mixture_of_label_all_classes_and_teacher(
 ) -> None:
     recipe = replace(tiny_recipe(smoothing=smoothing), teacher="there", teacher_share=share)
     labels, logits = torch.tensor([2, 0]), torch.tensor([[1.0, 2.0, 0.5], [0.0, 0.0, 3.0]])
-
-    def teacher(images: Tensor) -> Tensor:
-        assert not torch.is_grad_enabled()
-        return logits[: len(images)]
-
-    found = soft_labels(recipe, labels, 3, torch.zeros(2, 1, 1, 1), teacher)
+    found = soft_labels(recipe, labels, 3, logits.softmax(1))
     said = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(1, keepdims=True)
     # A share of 0 with a teacher means all of it.
     np.testing.assert_allclose(found, by_hand(recipe, [2, 0], said), rtol=1e-6)
     assert recipe.teacher_share == (share or 1.0)
     np.testing.assert_allclose(
-        soft_labels(recipe, labels, 3, torch.zeros(2, 1, 1, 1), None),
+        soft_labels(recipe, labels, 3, None),
         by_hand(recipe, [2, 0], None),
         rtol=1e-6,
     )
@@ -189,7 +185,7 @@ def test_soft_labels_are_a_mixture_of_label_all_classes_and_teacher(
 
 def test_smoothing_is_that_of_torchs_cross_entropy() -> None:
     logits, labels = torch.randn(5, 3, generator=generator()), torch.tensor([0, 1, 2, 1, 0])
-    soft = soft_labels(tiny_recipe(smoothing=0.15), labels, 3, torch.zeros(5, 1, 1, 1), None)
+    soft = soft_labels(tiny_recipe(smoothing=0.15), labels, 3, None)
     wanted = F.cross_entropy(logits, labels, label_smoothing=0.15)
     torch.testing.assert_close(F.cross_entropy(logits, soft), wanted)
 
@@ -240,6 +236,64 @@ def test_a_teacher_sees_of_images_what_the_network_sees(tmp_path: Path) -> None:
     assert images.shape[-2:] == (8, 8)
     with torch.no_grad():
         torch.testing.assert_close(labels, teacher.model(images[..., 1:7, 1:7]).softmax(1))
+
+
+@pytest.mark.parametrize("view", [None, 6])
+@pytest.mark.parametrize("flips", [True, False])
+@pytest.mark.parametrize("mixup", [0.0, 0.4])
+def test_a_teacher_that_is_asked_once_says_what_it_says_in_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flips: bool, view: int | None, mixup: float
+) -> None:
+    made = tiny_run(tmp_path / "teacher")
+    changes = {"teacher": str(made.path), "flips": flips, "view": view, "mixup": mixup}
+    learners = []
+    for way in (True, False):
+        monkeypatch.setattr("upright.train.learner.asked_once", lambda *_, way=way: way)
+        learners.append(learner(**changes))
+    once, each = learners
+    for step in range(3):
+        for one in (once, each):
+            one._prepare(step)
+        (images, labels), (other_images, other_labels) = once._batch(), each._batch()
+        assert images.equal(other_images)
+        torch.testing.assert_close(labels, other_labels)
+
+
+def test_a_teacher_is_asked_once_of_each_image_and_leaves_no_trace() -> None:
+    recipe, data, asked = tiny_recipe(teacher="there"), colours(), []
+
+    def model(images: Tensor) -> Tensor:
+        assert not torch.is_grad_enabled()
+        asked.append(images)
+        return images.mean((2, 3))
+
+    known = answers_at_once(model, recipe, data)
+    assert known.shape == (2, len(data), 3)
+    originals = data.as_float()
+    assert known[0].equal(originals.mean((2, 3)).softmax(1))
+    assert known[1].equal(originals.flip(-1).mean((2, 3)).softmax(1))
+    assert sum(map(len, asked)) == 2 * len(data)
+
+
+def test_a_teacher_is_asked_in_each_step_where_images_differ_or_that_is_less_work() -> None:
+    data = colours()
+    enough = {"teacher": "there", "steps": 2 * len(data), "batch": 1}
+    assert asked_once(tiny_recipe(**enough), data)
+    for change in ({"max_shift": 1}, {"cutout": 2}, {"jitter": "brightness(0.1)"}, {"steps": 1}):
+        assert not asked_once(tiny_recipe(**enough | change), data)
+    few = tiny_recipe(**enough | {"steps": len(data)})
+    assert not asked_once(few, data)
+    assert asked_once(replace(few, flips=False), data)
+
+
+def test_answers_that_do_not_fit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = colours()
+    recipe = tiny_recipe(teacher="there", steps=2 * len(data), batch=1)
+    needed = 2 * len(data) * len(data.classes) * 4
+    monkeypatch.setattr("upright.train.teacher._MOST_BYTES", needed)
+    assert asked_once(recipe, data)
+    monkeypatch.setattr("upright.train.teacher._MOST_BYTES", needed - 1)
+    assert not asked_once(recipe, data)
 
 
 def test_a_recipe_notes_the_teachers_weights_and_refuses_others(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ stopped.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from upright.train.recipe import Recipe
 from upright.triton_support import has_triton
 from upright.warp import warp
 
-__all__ = ["Batches", "augment", "augmented_rows", "mixing_shares"]
+__all__ = ["Augmented", "Batches", "augment", "augmented_rows", "mirrors_alone", "mixing_shares"]
 
 
 class Batches:
@@ -44,23 +46,35 @@ class Batches:
         return self._order[place * size : (place + 1) * size]
 
 
+@dataclass(frozen=True, eq=False)
+class Augmented:
+    """Rows of the data, as a step sees them."""
+
+    images: Tensor
+    """In [0, 1]."""
+    labels: Tensor
+    rows: Tensor
+    draws: Tensor | None
+    """One for each image, which is mirrored where it is below 1/2; None mirrors nothing."""
+
+
 def augmented_rows(
     data: LabelledImages,
     rows: Tensor,
     recipe: Recipe,
     generator: torch.Generator,
     part: Part | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Take rows of the data: images in [0, 1], augmented as the recipe says, and their labels."""
-    if not _has_kernel(data):
-        images = data.images[rows].float() / 255
-        return augment(images, recipe, generator, part), data.labels[rows]
-    from upright.train.batch_kernels import take_rows
-
+) -> Augmented:
+    """Take rows of the data, augmented as the recipe says."""
     part = part or ALONE.part(len(rows))
-    flips = _draws(generator, part) if recipe.flips else None
-    images, labels = take_rows(data.images, data.labels, rows, flips)
-    return _after_flips(images, recipe, generator, part), labels
+    draws = _mirror_draws(recipe, generator, part)
+    if _has_kernel(data):
+        from upright.train.batch_kernels import take_rows
+
+        images, labels = take_rows(data.images, data.labels, rows, draws)
+    else:
+        images, labels = _mirrored(data.images[rows].float() / 255, draws), data.labels[rows]
+    return Augmented(_after_flips(images, recipe, generator, part), labels, rows, draws)
 
 
 def augment(
@@ -71,10 +85,13 @@ def augment(
     Of images that are a part of a batch, each gets what it gets in the whole batch.
     """
     part = part or ALONE.part(len(images))
-    if recipe.flips:
-        mirrored = _draws(generator, part) < 0.5
-        images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+    images = _mirrored(images, _mirror_draws(recipe, generator, part))
     return _after_flips(images, recipe, generator, part)
+
+
+def mirrors_alone(recipe: Recipe) -> bool:
+    """Whether a recipe shows images as they are or mirrored, and in no other way."""
+    return recipe.jitter is None and not recipe.max_shift and not recipe.cutout
 
 
 def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
@@ -85,6 +102,16 @@ def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Ten
 def _draws(generator: torch.Generator, part: Part) -> Tensor:
     """One number from [0, 1) for each image."""
     return part.take(torch.rand(part.whole, generator=generator, device=generator.device))
+
+
+def _mirror_draws(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor | None:
+    return _draws(generator, part) if recipe.flips else None
+
+
+def _mirrored(images: Tensor, draws: Tensor | None) -> Tensor:
+    if draws is None:
+        return images
+    return torch.where((draws < 0.5)[:, None, None, None], images.flip(-1), images)
 
 
 def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:

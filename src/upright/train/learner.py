@@ -35,6 +35,7 @@ from upright.train.parallel import average_buffers, batch_part, part_of_space, s
 from upright.train.pretrained import start_from_pretrained
 from upright.train.recipe import Recipe
 from upright.train.targets import mixed, soft_labels
+from upright.train.teacher import Teacher, answers_at_once, asked_once
 from upright.triton_support import has_triton
 from upright.window import Window
 
@@ -111,9 +112,9 @@ class Learner:
         self.model.train()
         self.optimizer = make_optimizer(self.model, recipe, device)
         self._average = Average(self.model, device) if recipe.average else None
-        self._teacher = self._make_teacher()
         self._batches = Batches(len(data), recipe, device)
         self._data = LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
+        self._teacher = self._make_teacher()
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._others = self._rows.clone()
         self._generator = torch.Generator(device)
@@ -152,17 +153,20 @@ class Learner:
             return cast(Model, torch.compile(forward, dynamic=False)), None
         return forward, None
 
-    def _make_teacher(self) -> Model | None:
-        """Give the teacher as steps call it, if the recipe has one."""
-        if not self.recipe.teacher:
+    def _make_teacher(self) -> Teacher | None:
+        """Give the teacher as steps ask it, if the recipe has one."""
+        recipe = self.recipe
+        if not recipe.teacher:
             return None
-        network = load_network(Path(self.recipe.teacher)).to(self.device).requires_grad_(False)
+        network = load_network(Path(recipe.teacher)).to(self.device).requires_grad_(False)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        teacher = InPrecision(network, self.recipe.precision).eval()
-        if not self.speed.compile:
-            return teacher
-        settle_compiler()
-        return cast(Model, torch.compile(teacher, dynamic=False))
+        teacher: Model = InPrecision(network, recipe.precision).eval()
+        if asked_once(recipe, self._data):
+            return Teacher(teacher, recipe, answers_at_once(teacher, recipe, self._data))
+        if self.speed.compile:
+            settle_compiler()
+            teacher = cast(Model, torch.compile(teacher, dynamic=False))
+        return Teacher(teacher, recipe)
 
     def make_ready(self) -> None:
         """Compile and record what the steps replay; ``step`` does it where it was not done."""
@@ -235,11 +239,11 @@ class Learner:
     def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Give images as they are augmented, with labels, or with probabilities of all classes."""
         recipe, data = self.recipe, self._data
-        images, labels = augmented_rows(data, rows, recipe, self._generator, self._part)
-        if recipe.softens_labels:
-            seen = Window.of(images, recipe.view).cut(images)
-            labels = soft_labels(recipe, labels, len(data.classes), seen, self._teacher)
-        return images, labels
+        batch = augmented_rows(data, rows, recipe, self._generator, self._part)
+        if not recipe.softens_labels:
+            return batch.images, batch.labels
+        said = None if self._teacher is None else self._teacher.probabilities(batch)
+        return batch.images, soft_labels(recipe, batch.labels, len(data.classes), said)
 
     def _add_to_sums(self, terms: LossTerms) -> None:
         values = {part: getattr(terms, part) for part in PARTS}

@@ -11,31 +11,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from upright.checks import Model
 from upright.train.recipe import Recipe
 
 __all__ = ["mixed", "soft_labels"]
 
 
-def soft_labels(
-    recipe: Recipe, labels: Tensor, classes: int, images: Tensor, teacher: Model | None
-) -> Tensor:
+def soft_labels(recipe: Recipe, labels: Tensor, classes: int, said: Tensor | None) -> Tensor:
     """Give the probabilities that a recipe has for labels, N x classes.
 
     Args:
         recipe: how far they are smoothed, and what part of them a teacher says.
         labels: class numbers.
         classes: how many there are.
-        images: what the teacher looks at: the originals, augmented, as the network sees them.
-        teacher: from images to logits, in evaluation mode.
+        said: the teacher's probabilities, if there is one.
     """
     hard = F.one_hot(labels, classes).float()
     soft = hard.lerp(hard.new_full((), 1 / classes), recipe.smoothing)
-    if teacher is None:
-        return soft
-    with torch.no_grad():
-        said = teacher(images).float().softmax(1)
-    return soft.lerp(said, recipe.teacher_share)
+    return soft if said is None else soft.lerp(said, recipe.teacher_share)
 
 
 def mixed(
