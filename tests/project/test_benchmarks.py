@@ -327,7 +327,9 @@ def test_convolutions_are_timed_by_their_width(tmp_path: Path) -> None:
     assert layers[0]["floor"] == pytest.approx(2 * 2 * 32 * 32 * 88 * 88 * 9 / 790e6)
 
 
-@pytest.mark.parametrize("experiment", ["together", "sizes", "large", "large_ablation"])
+@pytest.mark.parametrize(
+    "experiment", ["together", "sizes", "large", "large_ablation", "regularised"]
+)
 def test_what_is_combined_is_what_was_changed_alone(experiment: str) -> None:
     stronger = load("stronger")
     recipes = list(stronger.EXPERIMENTS[experiment]("cifar10").values())
