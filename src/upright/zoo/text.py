@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from upright.later import LATER_IN_RECIPES, without_defaults
 from upright.objective import Objective
 from upright.records import Record
 from upright.space import Space
@@ -99,16 +100,11 @@ def _how_measured(card: Card, record: Record) -> str:
     )
 
 
-_RARE = ("resize", "center_crop", "view", "model_digest", "pretrained", "pretrained_digest")
-"""Fields that most recipes do without."""
-
-
 def _training(card: Card) -> str:
     objective, seconds = card.recipe.objective, card.train_seconds
-    fields = card.recipe.as_json() | {"space": card.recipe.space.in_words()}
-    for name in _RARE:
-        if not fields[name]:
-            del fields[name]
+    # What came later is off by default, and most recipes do without.
+    fields = without_defaults(card.recipe.as_json(), LATER_IN_RECIPES)
+    fields |= {"space": card.recipe.space.in_words()}
     if isinstance(objective, Objective) and objective.penalty is not None:
         fields["λ"] = objective.weight
     fields["wall time"] = f"{seconds:,.0f} s, shared with runs that trained beside it, if any"
