@@ -26,6 +26,7 @@ from upright.paper import INVARIANCE as _PAPER
 from upright.paper import Layout, Paper
 from upright.paper.missing import make_missing, missing_tasks
 from upright.paper.needs import Need, figure_needs, table_needs, weight_needs
+from upright.paper.order import most_cells_first
 from upright.paper.tables import fill_tables, select
 from upright.paper.todo import todo_of
 from upright.paper.weights import weight_choices
@@ -128,12 +129,13 @@ class Reproduce:
         failed = False
         if self.dry_run:
             device = parse_device(self.device)
-            tasks = self._tasks(needs, known, device)
+            tasks = self._tasks(layouts, needs, known, device)
             todo = todo_of(_PAPER, tasks, records, device=device, runs=self.runs)
             console.print(todo_table(todo))
         else:
             with self._engine() as engine:
-                failed = self._run(self._tasks(needs, known, engine.device), kept, engine)
+                tasks = self._tasks(layouts, needs, known, engine.device)
+                failed = self._run(tasks, kept, engine)
             records = results.read()
         tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
         choices = weight_choices(_PAPER, records, results.held_out.read())
@@ -195,10 +197,17 @@ class Reproduce:
         return table_needs(self._paper, layouts, batches=self.batch)
 
     def _tasks(
-        self, needs: Sequence[Need], records: Sequence[Record], device: torch.device
+        self,
+        layouts: Sequence[Layout],
+        needs: Sequence[Need],
+        records: Sequence[Record],
+        device: torch.device,
     ) -> tuple[Task, ...]:
+        """What is missing, that which fills most empty cells in the least time first."""
         precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
-        return missing_tasks(self._paper, needs, records, seeds=self.seeds, precision=precision)
+        paper = self._paper
+        tasks = missing_tasks(paper, needs, records, seeds=self.seeds, precision=precision)
+        return most_cells_first(paper, layouts, tasks, records, device=device, runs=self.runs)
 
     def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""

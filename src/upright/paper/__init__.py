@@ -9,7 +9,8 @@ Why does a cell say what it says? Look, in this order:
 3. ``numbers``: which of those that the paper reports counts; ``invariance.csv`` has them all.
 4. ``invariance``: what this paper is, as one value; another is one more file (docs/add/paper.md).
 5. ``weights``: what was measured with which λ, and the rule by which one is chosen.
-6. ``needs``, ``missing``, ``todo``, ``cost``: what is to be run for it, and how long that takes.
+6. ``needs``, ``missing``, ``todo``, ``cost``, ``order``: what is to be run for it, how long that
+   takes, and what of it comes first.
 
 ``leaderboard`` has what was measured under other recipes, too, the most robust first;
 ``differences`` says in words in what a recipe is not the paper's.

@@ -17,6 +17,7 @@ __all__ = [
     "figure_needs",
     "figure_recipes",
     "penalised",
+    "printed_cells",
     "table_needs",
     "weight_needs",
 ]
@@ -34,16 +35,16 @@ def table_needs(
 
 
 def _needs(paper: Paper, layouts: Iterable[Layout]) -> Iterator[Need]:
-    for dataset, method, metric in _cells(paper, layouts):
+    for _, dataset, method, metric in printed_cells(paper, layouts):
         yield from ((recipe, metric) for recipe in wanted(paper, dataset, method))
 
 
-def _cells(paper: Paper, layouts: Iterable[Layout]) -> Iterator[tuple[str, str, str]]:
-    """The data set, method and metric of each number that is printed."""
+def printed_cells(paper: Paper, layouts: Iterable[Layout]) -> Iterator[tuple[str, str, str, str]]:
+    """The table, data set, method and metric of each number that is printed."""
     for layout in layouts:
         for dataset, method, metric in product(layout.datasets, layout.methods, layout.metrics):
             if printed(paper, layout.name, dataset, method, metric):
-                yield dataset, method, metric
+                yield layout.name, dataset, method, metric
 
 
 def weight_needs(paper: Paper, layouts: Iterable[Layout], factors: Collection[float]) -> list[Need]:
@@ -58,7 +59,7 @@ def weight_needs(paper: Paper, layouts: Iterable[Layout], factors: Collection[fl
 def penalised(paper: Paper, layouts: Iterable[Layout]) -> list[tuple[str, str]]:
     """Data sets and methods of tables that have a λ; of several names for one, the first."""
     names: dict[tuple[str, Objective], str] = {}
-    for dataset, method, _ in _cells(paper, layouts):
+    for _, dataset, method, _ in printed_cells(paper, layouts):
         objective = paper.method(method).objective.canonical()
         if objective.penalty is not None:
             names.setdefault((dataset, objective), method)

@@ -15,7 +15,7 @@ from upright.records import Record
 from upright.train import Recipe
 from upright.workers.task import Task, is_trained
 
-__all__ = ["Todo", "TodoLine", "todo_of"]
+__all__ = ["Todo", "TodoLine", "todo_of", "untrained_runs"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def todo_of(
     """
     known = timed(paper, records)
     place = usual_hardware(known, hardware(device))
-    untrained = _untrained(tasks, runs)
+    untrained = untrained_runs(tasks, runs)
     left, lines = set(untrained), []
     for group in _by_recipe(tasks):
         costs = []
@@ -68,7 +68,8 @@ def todo_of(
     return Todo(tuple(lines), len(untrained), place)
 
 
-def _untrained(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
+def untrained_runs(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
+    """The runs of tasks that have not taken all their steps below a folder."""
     every = {run for task in tasks for run in task.plan.runs}
     return {run for run in every if not is_trained(run, folder)}
 

@@ -126,10 +126,12 @@ def runs_at_once(device: torch.device) -> int:
 
 
 def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
-    """Cut the runs of tasks, each once, into groups that can train together: on the same data."""
-    by_data: dict[tuple[object, ...], list[Recipe]] = {}
-    for run in dict.fromkeys(run for task in tasks for run in task.plan.runs):
-        by_data.setdefault(run.training_data, []).append(run)
-    for alike in by_data.values():
-        for start in range(0, len(alike), size):
-            yield alike[start : start + size]
+    """Cut the runs of tasks, each once, into groups that can train together: on the same data.
+
+    The first that is left, with the next of its kind: who comes first need not wait for others.
+    """
+    left = list(dict.fromkeys(run for task in tasks for run in task.plan.runs))
+    while left:
+        alike = [run for run in left if run.training_data == left[0].training_data]
+        yield alike[:size]
+        left = [run for run in left if run not in alike[:size]]
