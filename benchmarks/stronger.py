@@ -208,6 +208,9 @@ class Stronger:
     """Measure means of answers as well: ``mirror`` (see ``upright.tta``) for that of an image and
     its mirror image, ``seeds`` for that of all seeds, ``all`` for that of all recipes and seeds,
     ``seeds+mirror`` and ``all+mirror`` for both at once."""
+    means_alone: bool = False
+    """Measure the means and no run by itself: to look at all poses of a test set may take half as
+    long as to train. Without it, the same command measures the runs later."""
     together: int = 4
     """How many runs train side by side."""
     steps: int | None = None
@@ -251,7 +254,8 @@ class Stronger:
         seeds: dict[str, list[Recipe]] = {}
         for name, recipe in self._recipes():
             seeds.setdefault(name, []).append(recipe)
-            yield name, recipe
+            if not self.means_alone:
+                yield name, recipe
         for text in self.means:
             yield from means(text, seeds)
 

@@ -357,6 +357,13 @@ def test_seeds_count_from_the_first_that_is_asked_for() -> None:
     assert mean.members == tuple(runs)
 
 
+def test_means_alone_are_those_that_are_measured_beside_the_runs() -> None:
+    stronger = load("stronger")
+    named = {"experiments": ("antialiased",), "seeds": 2, "means": ("seeds",), "device": "cpu"}
+    *_, mean = stronger.Stronger(**named)._plans()
+    assert list(stronger.Stronger(**named, means_alone=True)._plans()) == [mean]
+
+
 def test_a_mean_of_all_has_every_recipe_and_seed_that_was_named() -> None:
     stronger = load("stronger")
     named = ("antialiased", "large:wideresnet16-8")
