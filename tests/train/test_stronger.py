@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tiny_runs import colours, save_as_npz, tiny_recipe, tiny_run
+from upright.checks import SuspiciousInput
 from upright.data import load_data
 from upright.families import Axis, Chain, OfPixels
 from upright.later import LATER_IN_RECIPES
 from upright.ranks import ALONE, Part
 from upright.space import Space
 from upright.train import Recipe, RunDirectory, load_network, train
-from upright.train.batches import augment, mixing_shares
+from upright.train.batches import Augmented, augment, mirrors_alone, mixing_shares
 from upright.train.learner import Learner
 from upright.train.targets import mixed, soft_labels
-from upright.train.teacher import answers_at_once, asked_once
+from upright.train.teacher import asked_once, pays_at_once
 from upright.warp import warp
 
 pytestmark = pytest.mark.usefixtures("mishaps")  # the network tiny is known
@@ -33,7 +34,9 @@ CPU = torch.device("cpu")
 
 
 def learner(**changes: object) -> Learner:
-    return Learner(tiny_recipe(**changes), colours(), CPU)
+    made = Learner(tiny_recipe(**changes), colours(), CPU)
+    made.make_ready()
+    return made
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -218,82 +221,104 @@ def test_images_are_mixed_with_others_of_the_batch_and_never_with_themselves() -
     assert not (one._rows == one._others).any()
 
 
-def test_a_teacher_that_is_sure_teaches_what_labels_teach(tmp_path: Path) -> None:
-    """A step with a teacher is a step with its answers as labels."""
-    teacher = tiny_run(tmp_path / "teacher")
-    one = learner(teacher=str(teacher.path), teacher_share=1.0)
-    one._prepare(0)
-    images, labels = one._batch()
-    with torch.no_grad():
-        torch.testing.assert_close(labels, teacher.model(images).softmax(1))
+SHOWN = [{}, {"flips": False}, {"view": 6}, {"mixup": 0.4}, {"mixup": 0.4, "flips": False}]
+AUGMENTED = [{"cutout": 3}, {"max_shift": 1}, {"jitter": "brightness(0.2)"}]
 
 
-def test_a_teacher_sees_of_images_what_the_network_sees(tmp_path: Path) -> None:
-    teacher = tiny_run(tmp_path / "teacher")
-    one = learner(teacher=str(teacher.path), view=6)
-    one._prepare(0)
-    images, labels = one._batch()
-    assert images.shape[-2:] == (8, 8)
-    with torch.no_grad():
-        torch.testing.assert_close(labels, teacher.model(images[..., 1:7, 1:7]).softmax(1))
-
-
-@pytest.mark.parametrize("view", [None, 6])
-@pytest.mark.parametrize("flips", [True, False])
-@pytest.mark.parametrize("mixup", [0.0, 0.4])
-def test_a_teacher_that_is_asked_once_says_what_it_says_in_each_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flips: bool, view: int | None, mixup: float
+@pytest.mark.parametrize("changes", [*SHOWN, *AUGMENTED])
+def test_a_teacher_says_what_its_network_says_of_the_images_of_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
-    made = tiny_run(tmp_path / "teacher")
-    changes = {"teacher": str(made.path), "flips": flips, "view": view, "mixup": mixup}
-    learners = []
-    for way in (True, False):
-        monkeypatch.setattr("upright.train.learner.asked_once", lambda *_, way=way: way)
-        learners.append(learner(**changes))
-    once, each = learners
+    """Whether it is asked once, where it can be, or in each step."""
+    teacher = tiny_run(tmp_path / "teacher")
+    asked = []
+    monkeypatch.setattr(
+        "upright.train.learner.asked_once", lambda *them: asked.append(them) or asked_once(*them)
+    )
+    one = learner(teacher=str(teacher.path), **changes)
+    assert bool(asked) is (changes in SHOWN)
     for step in range(3):
-        for one in (once, each):
-            one._prepare(step)
-        (images, labels), (other_images, other_labels) = once._batch(), each._batch()
-        assert images.equal(other_images)
-        torch.testing.assert_close(labels, other_labels)
+        one._prepare(step)
+        seen, others = one._rows.clone(), one._others.clone()
+        for rows in (seen, others):
+            images, labels = one._examples(rows)
+            shown = images[..., 1:7, 1:7] if "view" in changes else images
+            with torch.no_grad():
+                torch.testing.assert_close(labels, teacher.model(shown).softmax(1))
 
 
-def test_a_teacher_is_asked_once_of_each_image_and_leaves_no_trace() -> None:
-    recipe, data, asked = tiny_recipe(teacher="there"), colours(), []
+def test_a_teacher_is_asked_once_of_each_image_and_its_mirror_image_and_leaves_no_trace() -> None:
+    recipe, data, asked = tiny_recipe(teacher="there", batch=5), colours(), []
 
     def model(images: Tensor) -> Tensor:
         assert not torch.is_grad_enabled()
-        asked.append(images)
-        return images.mean((2, 3))
+        asked.append(len(images))
+        return images[..., 0]  # the first column tells an image from its mirror image
 
-    known = answers_at_once(model, recipe, data)
-    assert known.shape == (2, len(data), 3)
-    originals = data.as_float()
-    assert known[0].equal(originals.mean((2, 3)).softmax(1))
-    assert known[1].equal(originals.flip(-1).mean((2, 3)).softmax(1))
-    assert sum(map(len, asked)) == 2 * len(data)
+    told = asked_once(lambda images: model(images).mean(2), recipe, data)
+    assert sorted(asked) == sorted(2 * [20, 20, 8])  # whole passes, and what is left
+    rows = torch.tensor([47, 0, 20, 20])
+    draws = torch.tensor([0.1, 0.9, 0.1, 0.9])
+    originals = data.as_float()[rows]
+    images = torch.where((draws < 0.5)[:, None, None, None], originals.flip(-1), originals)
+    found = told(Augmented(images, data.labels[rows], rows, draws))
+    torch.testing.assert_close(found, images[..., 0].mean(2).softmax(1))
+    assert sum(asked) == 2 * len(data)
 
 
-def test_a_teacher_is_asked_in_each_step_where_images_differ_or_that_is_less_work() -> None:
+@pytest.mark.parametrize("change", AUGMENTED)
+def test_what_changes_images_more_than_a_mirror_is_known_to_do_so(
+    change: dict[str, object],
+) -> None:
+    images = colours().as_float()
+    assert mirrors_alone(tiny_recipe())
+    assert not mirrors_alone(tiny_recipe(**change))
+    changed = augment(images, tiny_recipe(**change), generator())
+    ways = torch.stack((images, images.flip(-1)))
+    assert not (ways == changed).flatten(2).all(2).any(0).all()
+
+
+def test_a_teacher_is_asked_once_where_that_is_less_work_and_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = colours()
-    enough = {"teacher": "there", "steps": 2 * len(data), "batch": 1}
-    assert asked_once(tiny_recipe(**enough), data)
-    for change in ({"max_shift": 1}, {"cutout": 2}, {"jitter": "brightness(0.1)"}, {"steps": 1}):
-        assert not asked_once(tiny_recipe(**enough | change), data)
-    few = tiny_recipe(**enough | {"steps": len(data)})
-    assert not asked_once(few, data)
-    assert asked_once(replace(few, flips=False), data)
-
-
-def test_answers_that_do_not_fit_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = colours()
-    recipe = tiny_recipe(teacher="there", steps=2 * len(data), batch=1)
+    both, one = tiny_recipe(teacher="there"), tiny_recipe(teacher="there", flips=False)
+    for recipe, images in ((both, 2 * len(data)), (one, len(data))):
+        assert pays_at_once(recipe, data, images)
+        assert not pays_at_once(recipe, data, images - 1)
+    for change in AUGMENTED:
+        assert not pays_at_once(tiny_recipe(teacher="there", **change), data, 10**9)
     needed = 2 * len(data) * len(data.classes) * 4
     monkeypatch.setattr("upright.train.teacher._MOST_BYTES", needed)
-    assert asked_once(recipe, data)
+    assert pays_at_once(both, data, 10**9)
     monkeypatch.setattr("upright.train.teacher._MOST_BYTES", needed - 1)
-    assert not asked_once(recipe, data)
+    assert not pays_at_once(both, data, 10**9)
+
+
+def test_a_run_that_is_finished_or_refused_asks_no_teacher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = tiny_run(tmp_path / "teacher")
+    recipe = tiny_recipe(teacher=str(teacher.path))
+    train(recipe, tmp_path / "run", data=colours())
+    monkeypatch.setattr("upright.train.learner.asked_once", lambda *_: pytest.fail("asked"))
+    assert train(recipe, tmp_path / "run", data=colours(), resume=True).finished
+    with pytest.raises(ValueError, match="holds this run already"):
+        train(recipe, tmp_path / "run", data=colours())
+
+
+def test_a_teacher_of_other_classes_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    teacher, data = tiny_run(tmp_path / "teacher"), colours()
+    recipe, run = tiny_recipe(teacher=str(teacher.path)), tmp_path / "run"
+    more = replace(data, classes=(*data.classes, "black"))
+    grey = replace(data, images=data.images[:, :1].contiguous())
+    for other, has in ((more, "has 4 classes and 3"), (grey, "has 3 classes and 1")):
+        with pytest.raises(ValueError, match=f"has 3 classes and looks at 3 channels, .* {has}"):
+            train(recipe, run, data=other)
+    assert not run.exists()
+    called = replace(data, classes=("rot", "green", "blue"))
+    with pytest.warns(SuspiciousInput, match="red, green, blue, colours calls them rot, green"):
+        train(recipe, run, data=called)
 
 
 def test_a_recipe_notes_the_teachers_weights_and_refuses_others(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ class Train:
     """Mix into each image, and its label, up to this share of another image."""
     teacher: Annotated[str, arg(metavar="DIR")] = ""
     """The folder of a run whose network says what labels are, by its answers to the originals."""
-    teacher_share: Annotated[float, arg(metavar="SHARE")] = 0.0
-    """How much of each label the teacher says; with a teacher, all by default."""
+    teacher_share: Annotated[float | None, arg(metavar="SHARE", help_behavior_hint="")] = None
+    """How much of each label the teacher says, above 0; without, all of it."""
     published: bool = False
     """Train stn, etn and stn-affine as was published: Adam, 300 epochs, no augmentation, in place
     of the options for that. Other networks keep theirs, by default the paper's."""
@@ -164,6 +164,8 @@ class Train:
         return named
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
+        if self.teacher_share == 0:
+            raise ValueError("--teacher-share 0 leaves a teacher nothing to say; leave it out")
         return Recipe(
             objective=parse_objective(objective, weight=self.weight),
             data=self.data,
@@ -189,7 +191,7 @@ class Train:
             cutout=self.cutout,
             mixup=self.mixup,
             teacher=self.teacher,
-            teacher_share=self.teacher_share,
+            teacher_share=self.teacher_share or 0.0,
             held_out=self.held_out,
             precision=self.precision,
             seed=seed,

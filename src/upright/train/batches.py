@@ -89,11 +89,6 @@ def augment(
     return _after_flips(images, recipe, generator, part)
 
 
-def mirrors_alone(recipe: Recipe) -> bool:
-    """Whether a recipe shows images as they are or mirrored, and in no other way."""
-    return recipe.jitter is None and not recipe.max_shift and not recipe.cutout
-
-
 def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
     """Draw how much of another image is mixed into each."""
     return recipe.mixup * _draws(generator, part)
@@ -118,6 +113,11 @@ def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator, par
     for step in (_jittered, _shifted, _cut):
         images = step(images, recipe, generator, part)
     return images
+
+
+def mirrors_alone(recipe: Recipe) -> bool:
+    """Whether images come as they are or mirrored: none of the steps above does anything."""
+    return recipe.jitter is None and not recipe.max_shift and not recipe.cutout
 
 
 def _jittered(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:

@@ -35,7 +35,13 @@ from upright.train.parallel import average_buffers, batch_part, part_of_space, s
 from upright.train.pretrained import start_from_pretrained
 from upright.train.recipe import Recipe
 from upright.train.targets import mixed, soft_labels
-from upright.train.teacher import Teacher, answers_at_once, asked_once
+from upright.train.teacher import (
+    Teacher,
+    asked_in_each_step,
+    asked_once,
+    check_teacher,
+    pays_at_once,
+)
 from upright.triton_support import has_triton
 from upright.window import Window
 
@@ -89,6 +95,7 @@ class Learner:
     ) -> None:
         self.recipe, self.device, self.speed = recipe, device, speed
         Window.of(data.images, recipe.view)  # or there is nothing to see
+        check_teacher(recipe, data)
         self.ranks, self._part = ranks, batch_part(recipe, ranks)
         if speed.graph:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
@@ -114,7 +121,7 @@ class Learner:
         self._average = Average(self.model, device) if recipe.average else None
         self._batches = Batches(len(data), recipe, device)
         self._data = LabelledImages(data.images.to(device), data.labels.to(device), data.classes)
-        self._teacher = self._make_teacher()
+        self._teacher: Teacher | None = None
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._others = self._rows.clone()
         self._generator = torch.Generator(device)
@@ -153,23 +160,23 @@ class Learner:
             return cast(Model, torch.compile(forward, dynamic=False)), None
         return forward, None
 
-    def _make_teacher(self) -> Teacher | None:
-        """Give the teacher as steps ask it, if the recipe has one."""
+    def _make_teacher(self) -> Teacher:
+        """Give the recipe's teacher as steps ask it."""
         recipe = self.recipe
-        if not recipe.teacher:
-            return None
         network = load_network(Path(recipe.teacher)).to(self.device).requires_grad_(False)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         teacher: Model = InPrecision(network, recipe.precision).eval()
-        if asked_once(recipe, self._data):
-            return Teacher(teacher, recipe, answers_at_once(teacher, recipe, self._data))
+        if pays_at_once(recipe, self._data, recipe.steps * len(self._part)):
+            return asked_once(teacher, recipe, self._data)
         if self.speed.compile:
             settle_compiler()
             teacher = cast(Model, torch.compile(teacher, dynamic=False))
-        return Teacher(teacher, recipe)
+        return asked_in_each_step(teacher, recipe)
 
     def make_ready(self) -> None:
-        """Compile and record what the steps replay; ``step`` does it where it was not done."""
+        """Ask the teacher, compile and record what the steps replay, where it was not done."""
+        if self.recipe.teacher and self._teacher is None:
+            self._teacher = self._make_teacher()
         if self.speed.graph and self._graph is None:
             torch.cuda.synchronize(self.device)
             with self._on_stream():
@@ -242,7 +249,7 @@ class Learner:
         batch = augmented_rows(data, rows, recipe, self._generator, self._part)
         if not recipe.softens_labels:
             return batch.images, batch.labels
-        said = None if self._teacher is None else self._teacher.probabilities(batch)
+        said = None if self._teacher is None else self._teacher(batch)
         return batch.images, soft_labels(recipe, batch.labels, len(data.classes), said)
 
     def _add_to_sums(self, terms: LossTerms) -> None:

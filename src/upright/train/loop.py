@@ -307,7 +307,8 @@ def _note_company(runs: list[_Run], sharing: int) -> None:
 def _take_turns(runs: list[_Run], stop: Callable[[], bool]) -> None:
     """Advance all runs step by step, until they are over or told to stop."""
     for run in runs:  # before the first step: nothing may run while a graph is recorded
-        run.learner.make_ready()
+        if not run.over:
+            run.learner.make_ready()
     pace = Pace(max(run.recipe.steps - run.step for run in runs), runs[0].learner.device)
     began, stopped = time.perf_counter(), False
     while not stopped and (going := [run for run in runs if not run.over]):

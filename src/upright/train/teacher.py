@@ -7,63 +7,92 @@ would take longer than all else in the steps of a small network.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from upright.checks import Model
+from upright.checks import Model, SuspiciousInput
 from upright.data import LabelledImages
 from upright.train.batches import Augmented, mirrors_alone
+from upright.train.checkpoint import RunDirectory
 from upright.train.recipe import Recipe
 from upright.window import Window
 
-__all__ = ["Teacher", "answers_at_once", "asked_once"]
+__all__ = ["Teacher", "asked_in_each_step", "asked_once", "check_teacher", "pays_at_once"]
 
-_AT_ONCE = 1000
-"""Images in a pass of the teacher over all of the data."""
+Teacher = Callable[[Augmented], Tensor]
+"""Says how likely each class is, N x classes, of images as a step shows them."""
+
 _MOST_BYTES = 1 << 30
 """What answers may take on the device."""
+_AT_ONCE = 4
+"""Batches in a pass over all of the data: without a gradient they need less than one with it."""
 
 
-class Teacher:
-    """Says what labels are."""
-
-    def __init__(self, model: Model, recipe: Recipe, known: Tensor | None = None) -> None:
-        """
-        Args:
-            model: from images to logits, in evaluation mode.
-            recipe: what the network is shown, and so the teacher.
-            known: its answers, see ``answers_at_once``, where it is not to be asked any more.
-        """
-        self._model, self._view, self._known = model, recipe.view, known
-
-    def probabilities(self, batch: Augmented) -> Tensor:
-        """Say how likely each class is, N x classes, of images as they are augmented."""
-        if self._known is None:
-            return _probabilities(self._model, batch.images, self._view)
-        if batch.draws is None:
-            return self._known[0][batch.rows]
-        return self._known[(batch.draws < 0.5).long(), batch.rows]
-
-
-def asked_once(recipe: Recipe, data: LabelledImages) -> bool:
-    """Whether to ask the teacher of all images first: if that is less work, and fits."""
-    ways = 2 if recipe.flips else 1
-    fewer = ways * len(data) <= recipe.steps * recipe.batch
-    fits = 4 * ways * len(data) * len(data.classes) <= _MOST_BYTES
-    return mirrors_alone(recipe) and fewer and fits
+def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
+    """Check that a recipe's teacher, if any, looks at such images and knows their classes."""
+    if not recipe.teacher:
+        return
+    run, channels = RunDirectory.open(Path(recipe.teacher)), data.images.shape[1]
+    if (len(run.classes), run.channels) != (len(data.classes), channels):
+        raise ValueError(
+            f"the teacher {recipe.teacher} has {len(run.classes)} classes and looks at "
+            f"{run.channels} channels, but {recipe.data} has {len(data.classes)} classes and "
+            f"{channels} channels; give a run on such data"
+        )
+    if run.classes != data.classes:
+        warnings.warn(
+            f"the teacher {recipe.teacher} calls classes {_some(run.classes)}, {recipe.data} calls "
+            f"them {_some(data.classes)}; its first is taken for the first, and so on",
+            SuspiciousInput,
+            stacklevel=4,
+        )
 
 
-def answers_at_once(model: Model, recipe: Recipe, data: LabelledImages) -> Tensor:
-    """Ask of all images, and of their mirror images where steps show them: 1 or 2 x N x classes."""
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def asked_in_each_step(model: Model, recipe: Recipe) -> Teacher:
+    """Give a teacher that looks at what the network sees, whatever it is.
+
+    Args:
+        model: from images to logits, in evaluation mode.
+        recipe: which part of images is seen.
+    """
+    return lambda batch: _probabilities(model, batch.images, recipe)
+
+
+def asked_once(model: Model, recipe: Recipe, data: LabelledImages) -> Teacher:
+    """Ask of all images, and of their mirror images where steps show them, and remember it."""
     said: list[list[Tensor]] = [[], []] if recipe.flips else [[]]
-    for pixels in data.images.split(_AT_ONCE):
+    for pixels in data.images.split(_AT_ONCE * recipe.batch):
         images = pixels.float() / 255
         for answers, shown in zip(said, (images, images.flip(-1)), strict=False):
-            answers.append(_probabilities(model, shown, recipe.view))
-    return torch.stack([torch.cat(answers) for answers in said])
+            answers.append(_probabilities(model, shown, recipe))
+    known = torch.stack([torch.cat(answers) for answers in said])
+
+    def looked_up(batch: Augmented) -> Tensor:
+        if batch.draws is None:
+            return known[0][batch.rows]
+        return known[(batch.draws < 0.5).long(), batch.rows]
+
+    return looked_up
 
 
-def _probabilities(model: Model, images: Tensor, view: int | None) -> Tensor:
-    """Ask of what the network sees of images."""
+def pays_at_once(recipe: Recipe, data: LabelledImages, asked: int) -> bool:
+    """Whether to ask of all images first: if steps show no others, it is less work, and fits.
+
+    ``asked`` says of how many images the steps would ask.
+    """
+    answers = (2 if recipe.flips else 1) * len(data)
+    fits = 4 * answers * len(data.classes) <= _MOST_BYTES
+    return mirrors_alone(recipe) and answers <= asked and fits
+
+
+def _probabilities(model: Model, images: Tensor, recipe: Recipe) -> Tensor:
     with torch.no_grad():
-        return model(Window.of(images, view).cut(images)).float().softmax(1)
+        return model(Window.of(images, recipe.view).cut(images)).float().softmax(1)
