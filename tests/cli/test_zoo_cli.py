@@ -104,10 +104,11 @@ def test_the_list_reads_in_every_terminal(upright, monkeypatch, columns):
     assert len(places) == len(zoo.names()) > 5
     for name, begin, end in zip(zoo.names(), places, [*places[1:], len(lines)], strict=True):
         card, about = zoo.card(name), lines[begin:end]
-        reported = card.records[0].reported["grid-775"]
-        grid = f"{100 * card.records[0].measured['grid-775']:.2f}"
-        paper = f"({100 * reported.mean:.2f} ± {100 * reported.stderr:.2f})"
-        for text in (str(card.recipe.objective), f"grid-775 {grid} {paper}"):
+        reported = card.records[0].reported.get("grid-775")
+        shown = f"grid-775 {100 * card.records[0].measured['grid-775']:.2f}"
+        if reported is not None:
+            shown += f" ({100 * reported.mean:.2f} ± {100 * reported.stderr:.2f})"
+        for text in (str(card.recipe.objective), shown):
             assert any(text in line for line in about)  # whole, on one line
 
 

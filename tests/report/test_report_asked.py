@@ -22,6 +22,8 @@ from upright.report.page import read_contents, write_report
 from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs, told_apart
 from upright.report.tables import to_markdown
+from upright.train import Mean
+from upright.tta import Averaging
 
 PLAIN = made_up.RECORDS[4]
 UNLIKE: dict[str, tuple[Any, str]] = {
@@ -161,6 +163,26 @@ def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():
         "batch 64",
         "batch 128",
         "",
+    ]
+
+
+def test_what_a_recipe_adds_is_told_of_all_that_have_it_and_of_no_other():
+    """Also where most of a name have it, or a name has one run alone, or members of a mean do."""
+    plain = paper_recipe("cifar10", "std*")
+    taught = replace(plain, teacher="runs/large", teacher_digest="2" * 64, teacher_share=0.5)
+    cut = replace(taught, cutout=8)
+    alone = replace(taught, model="resnet20")
+    mean = Mean(members=(taught, replace(taught, seed=1)), over=Averaging.parse("mirror"))
+    changed = [plain, taught, cut, alone, mean]
+    runs = group_runs([made_up_record(each, {"nat": 0.5}) for each in changed])
+    told = dict(zip((run.records[0].recipe_hash for run in runs), told_apart(runs), strict=True))
+    teacher = "teacher runs/large, teacher share 0.5"
+    assert [told[each.hash] for each in changed] == [
+        "",
+        teacher,
+        f"cutout 8, {teacher}",
+        teacher,
+        teacher,
     ]
 
 

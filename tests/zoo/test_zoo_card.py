@@ -100,6 +100,15 @@ class TestText:
         assert "Not all images were measured" in some
         noted = replace(card_of(Recipe()), note="The best of three seeds.")
         assert "\n\nThe best of three seeds.\n\n" in to_markdown(noted)
+        rows = ("teacher", "jitter", "cutout", "held_out", "families_digest")
+        taught = Recipe(teacher="runs/large", jitter="hue(5)", cutout=8, cosine=True)
+        added = to_markdown(card_of(taught))
+        assert not any(f"| {row}" in some for row in rows)
+        for row in ("teacher | runs/large", "teacher_share | 1.0", "jitter | hue(5)", "cutout | 8"):
+            assert f"\n| {row} |" in added
+        for text in (some, added):
+            assert "\n| optimizer | sgd |" in text
+        assert ("| drops |" in some, "| drops |" in added) == (True, False)
         many = replace(card_of(Recipe()), classes=tuple(map(str, range(100))))
         assert "100 classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 90 more." in to_markdown(many)
 

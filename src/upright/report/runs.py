@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from upright.later import LATER_IN_RECIPES, without_defaults
 from upright.records import Record
 from upright.report.asked import unlike_the_paper
 from upright.report.comparable import in_each_recipe, whole_recipe
@@ -77,9 +78,10 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
 
 
 def told_apart(runs: Sequence[MethodRuns]) -> tuple[str, ...]:
-    """Say of each what most others of the same name do not have: of its recipe, or its precision.
+    """Say of each what its name does not: what most others of that name do not have.
 
-    Empty where the name says all.
+    What a recipe adds to the paper's, such as a teacher, is told in any case, and never that it has
+    none. Empty where the name says all.
     """
     alike: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for run in runs:
@@ -94,7 +96,9 @@ def _name(run: MethodRuns) -> tuple[str, ...]:
 def _apart(settings: dict[str, str], others: list[dict[str, str]]) -> str:
     counts = {name: Counter(other.get(name) for other in others) for name in settings}
     return ", ".join(
-        f"{name} {value}" for name, value in settings.items() if not _is_usual(value, counts[name])
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in settings.items()
+        if name in LATER_IN_RECIPES or not _is_usual(value, counts[name])
     )
 
 
@@ -104,13 +108,21 @@ def _is_usual(value: str, counts: Counter[str | None]) -> bool:
 
 
 def _settings(record: Record) -> dict[str, str]:
-    """What a recipe is made of, in words; that of two networks together stays whole."""
-    recipe = {"evaluated in": record.evaluation.get("precision"), **whole_recipe(record)}
-    return {
-        name.replace("_", " "): _value(value)
-        for name, value in recipe.items()
-        if name not in ("seed", "model_digest", "pretrained_digest") and not isinstance(value, dict)
-    }
+    """What a recipe is made of, in words, of several networks together each thing once.
+
+    A pair of networks stays whole.
+    """
+    recipe = whole_recipe(record)
+    members = recipe.get("members")
+    found: dict[str, list[str]] = {"evaluated in": [str(record.evaluation.get("precision"))]}
+    for each in members if isinstance(members, list) else [recipe]:
+        for name, value in without_defaults(each, LATER_IN_RECIPES).items():
+            if name not in _UNTOLD and not isinstance(value, dict):
+                found.setdefault(name, []).append(_value(value))
+    return {name: " and ".join(dict.fromkeys(values)) for name, values in found.items()}
+
+
+_UNTOLD = {"seed"} | {name for name in LATER_IN_RECIPES if name.endswith("_digest")}
 
 
 def _value(value: object) -> str:

@@ -100,11 +100,20 @@ def _how_measured(card: Card, record: Record) -> str:
     )
 
 
+_RARE = {
+    name: default
+    for name, default in LATER_IN_RECIPES.items()
+    if name not in ("interpolation", "optimizer")
+}
+"""What most recipes do without: a row would say that it is not there."""
+
+
 def _training(card: Card) -> str:
     objective, seconds = card.recipe.objective, card.train_seconds
-    # What came later is off by default, and most recipes do without.
-    fields = without_defaults(card.recipe.as_json(), LATER_IN_RECIPES)
+    fields = without_defaults(card.recipe.as_json(), _RARE)
     fields |= {"space": card.recipe.space.in_words()}
+    if not fields["drops"]:
+        del fields["drops"]
     if isinstance(objective, Objective) and objective.penalty is not None:
         fields["λ"] = objective.weight
     fields["wall time"] = f"{seconds:,.0f} s, shared with runs that trained beside it, if any"
