@@ -136,8 +136,8 @@ OF_LARGE: dict[str, dict[str, Any]] = {
     "colours": {"jitter": "brightness(0.2) contrast(0.7..1.4) saturation(0.5..2) hue(15)"},
     "zoom": {"jitter": "zoom(0.8..1.25) stretch(0.9..1.1)"},
 }
-"""What keeps a network from learning images by heart. Half of another image is the most that a
-mixture has where both are as likely to be the larger part."""
+"""What keeps a network from learning images by heart. With 0.5 the other image of a mixture is
+never the larger part of it: that is all that there is to draw."""
 
 
 @experiment

@@ -74,12 +74,49 @@ def test_a_dry_run_of_a_table_shows_what_is_there_what_is_missing_and_for_how_lo
     )
     wanted = "upright reproduce --table regspat --dataset cifar10 --method 'std*' --seeds 3"
     assert f"[2] {wanted}" in lines
-    (total,) = [line for line in lines if "runs missing" in line]
-    assert total.startswith("28 runs missing: ")
-    assert total.endswith(
-        "on made-up GPU, one after the other, 21 of 22 extrapolated from other methods; "
-        "of 6 no record says how long a step takes."  # those of the specialised networks
+    text = " ".join(lines)
+    assert " 28 runs missing: " in text
+    assert (  # the 6 are those of the specialised networks
+        " on made-up GPU, one after the other, 21 of 22 times extrapolated from other methods; "
+        "of 6 evaluations no record says how long a step takes. "
+    ) in text
+
+
+def test_what_fills_most_empty_cells_in_the_least_time_is_listed_and_made_first(
+    reproduce, monkeypatch
+):
+    """GRN comes first in the paper, but nobody knows how long it takes."""
+    keep_made_up("std*")
+    columns = ["--method", "GRN", "--method", "KL(nat, rnd)", "--batch", "64"]
+    options = ["--dataset", "cifar10", *columns, "--seeds", "2"]
+    wanted = ["KL(nat, rnd)", "std"]
+    _, out, _ = reproduce("--dry-run", *options)
+    listed = [line.split(" on cifar10")[0].strip() for line in out.splitlines() if " on " in line]
+    assert listed[:2] == wanted
+    made = []
+    monkeypatch.setattr(
+        "upright.cli.reproduce.make_missing", lambda _, tasks, *__, **___: made.extend(tasks) or ()
     )
+    reproduce(*options, "--device", "cpu")
+    assert [(task.plan.method, task.plan.main.seed) for task in made] == [
+        (name, seed) for seed in (0, 1) for name in (wanted if seed == 0 else wanted[::-1])
+    ]
+
+
+def test_a_dry_run_on_hardware_without_records_tells_the_times_of_another_and_its_precision(
+    reproduce,
+):
+    half = paper_recipe("cifar10", "std", precision="bfloat16")
+    measured = {"nat": 0.92, "grid-775": 0.72}
+    asked = {"precision": "float16"}
+    RecordFolder(Path("results")).add(made_up_record(half, measured, evaluation=asked))
+    options = ["--table", "regspat", "--dataset", "cifar10", "--method", "std", "--batch", "64"]
+    _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
+    text = " ".join(out.split())
+    assert "std on cifar10 1 grid-775 7 min measured" in text
+    assert "on made-up GPU" in text
+    _, out, _ = reproduce("--dry-run", *options, "--seeds", "2", "--precision", "float32")
+    assert "std on cifar10 1 grid-775 ? unknown" in " ".join(out.split())
 
 
 def test_times_of_runs_that_shared_them_are_called_so(reproduce):
@@ -90,7 +127,7 @@ def test_times_of_runs_that_shared_them_are_called_so(reproduce):
     _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
     text = " ".join(out.split())
     assert "std on cifar10 1 grid-775 7 min shared" in text
-    assert "1 of 1 from runs that may have shared their time with others." in text
+    assert "1 of 1 times from runs that may have shared their time with others." in text
 
 
 def test_a_figure_s_runs_can_be_asked_for(reproduce):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from made_up_records import made_up_record, paper_recipe
 from upright.paper import INVARIANCE
 from upright.paper.judge import Judge
+from upright.records import Record
 from upright.train import Mean
 from upright.tta import Averaging
 
@@ -28,15 +30,18 @@ def test_means_of_answers_have_no_part_in_the_pooled_spread() -> None:
 
 
 def test_runs_by_other_recipes_have_no_part_in_the_pooled_spread() -> None:
-    """They say how far networks that are more often right lie apart, and not the paper's."""
+    """They do not say how far the paper's lie apart; a second size of batch is the paper's."""
     runs = [paper_recipe("cifar10", "std*", seed=seed) for seed in range(2)]
-    larger = [replace(run, batch=128) for run in runs]  # which the paper has as well
-    others = [replace(run, cosine=True) for run in runs]
-    spread = {0: 0.5, 1: 0.6}
-    paper = [made_up_record(run, {"nat": spread[run.seed]}) for run in runs]
-    of_paper = [*paper, *(made_up_record(run, {"nat": spread[run.seed]}) for run in larger)]
-    other = [made_up_record(run, {"nat": 0.9}) for run in others]
-    for records in (paper, of_paper, [*paper, *other]):
-        judge = Judge(INVARIANCE, records, seeds=5)
-        assert judge.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
-    assert Judge(INVARIANCE, other, seeds=5).pooled("cifar10", "nat") is None
+
+    def recorded(apart: float, **changes: object) -> list[Record]:
+        changed = [replace(run, **changes) for run in runs]
+        return [made_up_record(run, {"nat": 0.5 + apart * run.seed}) for run in changed]
+
+    def pooled(*records: list[Record]) -> float | None:
+        every = itertools.chain.from_iterable(records)
+        return Judge(INVARIANCE, every, seeds=5).pooled("cifar10", "nat")
+
+    paper, larger, other = recorded(0.1), recorded(0.3, batch=128), recorded(0.2, cosine=True)
+    assert pooled(paper) == pooled(paper, other) == pytest.approx(0.1 / math.sqrt(2))
+    assert pooled(paper, larger) == pytest.approx(math.sqrt((0.1**2 + 0.3**2) / 4))
+    assert pooled(other) is None

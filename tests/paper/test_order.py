@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 from made_up_records import made_up_record, paper_recipe
 from upright.paper import INVARIANCE
+from upright.paper.cost import Times
 from upright.paper.missing import missing_tasks
 from upright.paper.needs import table_needs
 from upright.paper.order import most_cells_first
@@ -25,7 +27,9 @@ SLOW = made_up_record(paper_recipe("cifar10", "std*"), GRID, train_seconds=4000.
 def ordered(records: list[Record], runs: Path, *, seeds: int = 1, **asked: list[str]) -> list[Task]:
     layouts = select(INVARIANCE, **asked)
     tasks = missing_tasks(INVARIANCE, table_needs(INVARIANCE, layouts), records, seeds=seeds)
-    found = most_cells_first(INVARIANCE, layouts, tasks, records, device=CPU, runs=runs)
+    found = most_cells_first(
+        INVARIANCE, layouts, tasks, records, times=Times.of(INVARIANCE, records, CPU), runs=runs
+    )
     assert sorted(map(str, found)) == sorted(map(str, tasks))
     return list(found)
 
@@ -85,6 +89,50 @@ def test_one_that_fills_more_cells_comes_before_one_that_takes_as_long(tmp_path:
         assert [task.plan.method.replace(" ", "") for task in found] == [more, less]
 
 
+def test_of_two_sizes_of_batch_the_one_that_is_shown_fills_its_empty_cells(tmp_path: Path) -> None:
+    """grid-7500 is of the size with the higher grid-775, however fast the other would be."""
+    asked = {"tables": ["finer_grid"], "datasets": ["cifar10"], "methods": ["AT(rob,Wo-10)"]}
+    for better in (64, 128):
+        records = [
+            made_up_record(
+                paper_recipe("cifar10", "AT(rob, Wo-10)", batch=batch),
+                {"nat": 0.9, "grid-775": 0.6 if batch == better else 0.5},
+                train_seconds=900.0 if batch == better else 100.0,
+            )
+            for batch in (64, 128)
+        ]
+        first, second = ordered(records, tmp_path, **asked)
+        assert (first.plan.main.batch, second.plan.main.batch) == (better, 192 - better)
+        assert empty_cells([*records, recorded(first)], **asked) == 0
+
+
+def test_one_whose_run_is_trained_comes_first(tmp_path: Path) -> None:
+    methods = ["KL(rob,Wo-10)", "L2(rob,Wo-10)"]
+    asked = {"tables": ["regspat"], "datasets": ["cifar10"], "methods": methods}
+    tasks = ordered([SLOW], tmp_path, **asked)
+    assert len(tasks) == 2
+    for task in tasks:
+        with mock.patch("upright.paper.todo.is_trained", lambda run, _, its=task: run == its.plan):
+            assert ordered([SLOW], tmp_path, **asked)[0] == task
+
+
+def test_numbers_that_the_paper_prints_twice_count_twice(tmp_path: Path) -> None:
+    """std* of CIFAR-10 stands in three tables beside three that stand in one or two."""
+    told = made_up_record(paper_recipe("cifar10", "std*", seed=1, steps=10), GRID)
+    first, *_ = ordered([told], tmp_path, tables=["regspat", "comparereg", "compareadv1"])
+    assert first.plan.method == "std*"
+
+
+def test_a_metric_that_is_spelled_in_capitals_fills_its_cell(tmp_path: Path) -> None:
+    asked = {"tables": ["fo_supp"], "datasets": ["cifar10"], "methods": ["AT(mix,S-PGD)"]}
+    records = [
+        made_up_record(paper_recipe("cifar10", "AT(mix, S-PGD)", batch=128), GRID),
+        made_up_record(paper_recipe("cifar10", "AT(mix, S-PGD)", batch=64), {"nat": 0.9}),
+    ]
+    first, *_ = ordered(records, tmp_path, **asked)
+    assert (first.plan.main.batch, first.attacks) == (128, ("s-pgd",))
+
+
 def test_of_networks_that_never_were_timed_come_after_those_that_were(tmp_path: Path) -> None:
     asked = {"tables": ["regspat"], "datasets": ["svhn"]}
     found = ordered([SLOW], tmp_path, **asked)
@@ -110,7 +158,9 @@ def test_where_no_cell_is_empty_the_order_stays(tmp_path: Path) -> None:
     layouts = select(INVARIANCE, **asked)
     tasks = missing_tasks(INVARIANCE, table_needs(INVARIANCE, layouts), records, seeds=3)
     assert len(tasks) == 2 * 2 * 2
-    found = most_cells_first(INVARIANCE, layouts, tasks, records, device=CPU, runs=tmp_path)
+    found = most_cells_first(
+        INVARIANCE, layouts, tasks, records, times=Times((), None), runs=tmp_path
+    )
     assert found == tasks
 
 

@@ -26,6 +26,7 @@ from upright.paper import (
     with_reported,
 )
 from upright.paper.cells import evaluated_as_in_the_paper
+from upright.paper.cost import Times
 from upright.paper.leaderboard import leaderboards
 from upright.paper.missing import missing_tasks
 from upright.paper.needs import figure_needs, table_needs
@@ -155,7 +156,7 @@ def test_how_long_it_takes_is_told_from_records_of_its_data(tmp_path):
     needs = table_needs(TURNS, TURNS.layouts)
     tasks = missing_tasks(TURNS, needs, [], seeds=1)
     known = [record(replace(PLAIN, seed=1), train_seconds=60.0, images=50, evaluate_seconds=3.0)]
-    todo = todo_of(TURNS, tasks, known, device=torch.device("cpu"), runs=tmp_path)
+    todo = todo_of(tasks, Times.of(TURNS, known, torch.device("cpu")), runs=tmp_path)
     plain, worst = todo.costs
     assert (plain.train, plain.evaluate, plain.basis) == (60.0, 3.0, "measured")
     assert worst.seconds is None  # of another network there is no record

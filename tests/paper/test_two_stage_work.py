@@ -13,6 +13,7 @@ from made_up_records import made_up_record
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright.cli.todo import todo_table
 from upright.paper import INVARIANCE
+from upright.paper.cost import Times
 from upright.paper.missing import make_missing
 from upright.paper.todo import todo_of
 from upright.record_files import RecordFolder
@@ -41,7 +42,7 @@ def pair(tmp_path, monkeypatch):
 def total_of(tasks, records, runs):
     """The last line of what is missing."""
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(todo_table(todo_of(INVARIANCE, tasks, records, device=CPU, runs=runs)))
+    console.print(todo_table(todo_of(tasks, Times.of(INVARIANCE, records, CPU), runs=runs)))
     return console.export_text().splitlines()[-1]
 
 
@@ -68,7 +69,7 @@ def test_a_trained_run_is_not_missing_and_its_training_takes_no_time(
 
 def test_one_evaluation_that_needs_two_runs_is_told_from_them(tmp_path, pair):
     total = total_of([Task(plan=pair)], [], tmp_path)
-    assert total.startswith("2 runs missing, for 1 evaluation; of 1 no record")
+    assert total.startswith("2 runs missing, for 1 evaluation; of 1 evaluation no record")
 
 
 @pytest.mark.parametrize("held", ["locnet", "classifier", None])

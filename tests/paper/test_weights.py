@@ -11,6 +11,7 @@ import torch
 from made_up_records import made_up_record, paper_recipe
 from upright.objective import Objective
 from upright.paper import INVARIANCE, with_reported
+from upright.paper.cost import Times
 from upright.paper.leaderboard import leaderboards
 from upright.paper.missing import missing_tasks, undone
 from upright.paper.needs import figure_needs, penalised, weight_needs
@@ -172,7 +173,9 @@ def test_how_long_it_takes_is_told_from_the_test_set_s_records(tmp_path):
     paper = INVARIANCE.on_held_out
     needs = figure_needs(paper, ["lambda-wo"], datasets=["cifar10"], methods=["KL(rob, Wo-10)"])
     tasks = missing_tasks(paper, needs, [], seeds=1)
-    todo = todo_of(INVARIANCE, tasks, [of_test(8, 0.7)], device=torch.device("cpu"), runs=tmp_path)
+    todo = todo_of(
+        tasks, Times.of(INVARIANCE, [of_test(8, 0.7)], torch.device("cpu")), runs=tmp_path
+    )
     assert {(cost.train, cost.evaluate) for cost in todo.costs} == {
         (400.0, 10.0)
     }  # half the images

@@ -21,9 +21,10 @@ from upright.cli.table import roomy_console
 from upright.cli.todo import todo_table
 from upright.files import write_whole
 from upright.objective import Objective
-from upright.origin import commit
+from upright.origin import commit, hardware
 from upright.paper import INVARIANCE as _PAPER
 from upright.paper import Layout, Paper
+from upright.paper.cost import Times
 from upright.paper.missing import make_missing, missing_tasks
 from upright.paper.needs import Need, figure_needs, table_needs, weight_needs
 from upright.paper.order import most_cells_first
@@ -45,6 +46,7 @@ __all__ = ["Reproduce"]
 
 _Names = UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]]
 _Dir = Annotated[Path, arg(metavar="DIR")]
+Precision = Literal["float32", "bfloat16"]
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -99,9 +101,7 @@ class Reproduce:
     """Write the accuracies of a few methods (headline), the counts (summary), what was measured of
     each method (methods), the choice of λ (weights) or the tables (tables) into this file, between
     the lines <!-- reproduce: summary --> and <!-- end -->; several may be given."""
-    precision: Annotated[
-        Literal["float32", "bfloat16"] | None, arg(metavar="NAME", help_behavior_hint="")
-    ] = None
+    precision: Annotated[Precision | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """float32 or bfloat16, of new runs; without, bfloat16 on a GPU and float32 elsewhere."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
@@ -129,12 +129,13 @@ class Reproduce:
         failed = False
         if self.dry_run:
             device = parse_device(self.device)
-            tasks = self._tasks(layouts, needs, known, device)
-            todo = todo_of(_PAPER, tasks, records, device=device, runs=self.runs)
-            console.print(todo_table(todo))
+            times = Times.of(_PAPER, records, device)
+            tasks = self._tasks(layouts, needs, known, device, times)
+            console.print(todo_table(todo_of(tasks, times, runs=self.runs)))
         else:
             with self._engine() as engine:
-                tasks = self._tasks(layouts, needs, known, engine.device)
+                times = Times.of(_PAPER, records, engine.device)
+                tasks = self._tasks(layouts, needs, known, engine.device, times)
                 failed = self._run(tasks, kept, engine)
             records = results.read()
         tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
@@ -202,12 +203,15 @@ class Reproduce:
         needs: Sequence[Need],
         records: Sequence[Record],
         device: torch.device,
+        times: Times,
     ) -> tuple[Task, ...]:
         """What is missing, that which fills most empty cells in the least time first."""
-        precision = self.precision or ("bfloat16" if device.type == "cuda" else "float32")
-        paper = self._paper
+        usual: Precision = "bfloat16" if device.type == "cuda" else "float32"
+        if self.dry_run and times.hardware != hardware(device):
+            usual = times.precision or usual  # how long it takes elsewhere, as it is done there
+        paper, precision = self._paper, self.precision or usual
         tasks = missing_tasks(paper, needs, records, seeds=self.seeds, precision=precision)
-        return most_cells_first(paper, layouts, tasks, records, device=device, runs=self.runs)
+        return most_cells_first(paper, layouts, tasks, records, times=times, runs=self.runs)
 
     def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:
         """Make what is missing; True where something failed."""

@@ -49,18 +49,22 @@ def _total(todo: Todo) -> str:
         text += f": {_time(known)} on {todo.hardware}, one after the other"
         for basis, words in _WORDS.items():
             if count := sum(cost.basis == basis for cost in known):
-                text += f", {count} of {len(known)} {words}"
+                text += f", {count} of {len(known)} times {words}"
     if unknown := len(todo.costs) - len(known):
-        text += f"; of {unknown} no record says how long a step takes"
+        text += f"; of {_evaluations(unknown)} no record says how long a step takes"
     return text + "."
 
 
 def _counts(*, runs: int, evaluations: int) -> str:
-    asked = f"{evaluations} evaluation{'s' * (evaluations != 1)}"
+    asked = _evaluations(evaluations)
     if not runs:
         return f"No run is missing, but {asked}"
     text = f"{runs} run{'s' * (runs != 1)} missing"
     return text if runs == evaluations else f"{text}, for {asked}"
+
+
+def _evaluations(count: int) -> str:
+    return f"{count} evaluation{'s' * (count != 1)}"
 
 
 def _time(costs: Iterable[Cost]) -> str:

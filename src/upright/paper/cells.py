@@ -48,6 +48,7 @@ __all__ = [
     "by_recipe",
     "chosen_weight",
     "evaluated_as_in_the_paper",
+    "fills_cells",
     "is_whole",
     "paper_method",
     "recipe_of",
@@ -111,6 +112,11 @@ def with_run(
 def paper_method(paper: Paper, recipe: Plan) -> str | None:
     """The paper's name for a recipe, seed and precision aside; None where it has no such run."""
     return _methods(paper).get(with_run(recipe, seed=0))
+
+
+def fills_cells(paper: Paper, plan: Plan) -> bool:
+    """Whether a plan, of seed 0 and in float32, fills cells of the paper."""
+    return plan in _methods(paper)
 
 
 def with_reported(paper: Paper, record: Record, *, also_called: str | None = None) -> Record:

@@ -19,19 +19,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, get_args
 
+import torch
+
 from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN, KnownSet
 from upright.data.registry import count_held_out
 from upright.evaluation import Question
 from upright.measure.run import evaluation_precision, questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
+from upright.origin import hardware
 from upright.paper.cells import by_recipe
 from upright.paper.paper import Paper
 from upright.records import Record
 from upright.train import Recipe
 from upright.workers.task import Task
 
-__all__ = ["Basis", "Cost", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
+__all__ = ["Basis", "Cost", "Times", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
 
 Basis = Literal["measured", "shared", "extrapolated", "unknown"]
 """What a time is known from, the most certain first."""
@@ -70,6 +73,33 @@ def timed(paper: Paper, records: Iterable[Record]) -> tuple[Record, ...]:
     """
     found = by_recipe(paper, records).items()
     return tuple(record for plan, some in found if isinstance(plan, Recipe) for record in some)
+
+
+@dataclass(frozen=True)
+class Times:
+    """What records tell of times on one kind of hardware."""
+
+    records: tuple[Record, ...]
+    hardware: str | None
+    """None where nothing is known of any."""
+
+    @staticmethod
+    def of(paper: Paper, records: Iterable[Record], device: torch.device) -> Times:
+        """Those of a device, or else of the hardware that trained most records."""
+        known = timed(paper, records)
+        return Times(known, usual_hardware(known, hardware(device)))
+
+    @property
+    def precision(self) -> Literal["float32", "bfloat16"] | None:
+        """In which most of its runs were trained; None where there are none."""
+        its = [
+            each.recipe["precision"] for each in self.records if each.trained_on == self.hardware
+        ]
+        return statistics.mode(its) if its else None
+
+    def cost(self, task: Task, train: Iterable[Recipe]) -> Cost:
+        """Estimate a task of which these runs are to be trained."""
+        return cost_of(task, self.records, self.hardware, train=train)
 
 
 def usual_hardware(records: Iterable[Record], here: str) -> str | None:

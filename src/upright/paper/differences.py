@@ -8,7 +8,7 @@ from upright.paper.cells import paper_method
 from upright.paper.paper import Paper
 from upright.train import Plan, Recipe
 
-__all__ = ["UNTOLD", "WORDS", "differences", "follows", "recipe_in_words"]
+__all__ = ["UNTOLD", "WORDS", "differences", "recipe_in_words"]
 
 WORDS = {
     "average": "weights averaged ({:g})",
@@ -53,13 +53,6 @@ def recipe_in_words(paper: Paper, plan: Plan) -> tuple[str, ...]:
     if paper_method(paper, plan) is not None:
         return ("the paper's", *differing)
     return differing or ("as the paper's",)
-
-
-def follows(paper: Paper, plan: Plan) -> bool:
-    """Whether all of its runs are by the paper's recipe, whatever their method, λ and network."""
-    if paper_method(paper, plan) is not None:
-        return True
-    return not any(word for run in plan.runs for word in differences(paper, run))
 
 
 def differences(paper: Paper, recipe: Recipe) -> Iterator[str]:

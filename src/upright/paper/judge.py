@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from upright.paper.cells import by_recipe, chosen_weight, wanted
-from upright.paper.differences import follows
+from upright.paper.cells import by_recipe, chosen_weight, fills_cells, wanted
 from upright.paper.numbers import misprint_of, printed, reported
 from upright.paper.paper import Layout, Paper
 from upright.records import Record, Reported
@@ -25,7 +24,6 @@ from upright.report.compare import (
     reduction,
     reported_reduction,
 )
-from upright.train import Mean
 
 __all__ = ["Judge"]
 
@@ -107,17 +105,14 @@ class Judge:
         return tuple(-1.0 if each is None else each.mean for each in found)
 
     def _pooled(self, dataset: str, metric: str) -> float | None:
-        """The spread between seeds over all methods of a data set, chosen for a cell or not.
+        """The spread between seeds over all runs of the paper's on a data set, shown or not.
 
-        By the paper's recipe: who is more often right spreads less. Means of answers do not count
-        either, and their runs count by themselves.
+        How far networks by other recipes lie apart, or means of answers, says nothing about them.
         """
         alike = (
             some
             for plan, some in self._index.items()
-            if plan.main.data == dataset
-            and not isinstance(plan, Mean)
-            and follows(self.paper, plan)
+            if plan.main.data == dataset and fills_cells(self.paper, plan)
         )
         return pooled_spread(alike, metric.lower())
 

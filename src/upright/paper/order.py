@@ -10,11 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-import torch
-
-from upright.origin import hardware
-from upright.paper.cells import wanted, with_run
-from upright.paper.cost import cost_of, timed, usual_hardware
+from upright.paper.cells import recipe_of, wanted, with_run
+from upright.paper.cost import Times
 from upright.paper.judge import Judge
 from upright.paper.needs import Need, printed_cells
 from upright.paper.paper import Layout, Paper
@@ -33,9 +30,9 @@ def most_cells_first(
     paper: Paper,
     layouts: Iterable[Layout],
     tasks: Sequence[Task],
-    records: Sequence[Record],
+    records: Iterable[Record],
     *,
-    device: torch.device,
+    times: Times,
     runs: Path,
 ) -> tuple[Task, ...]:
     """Put tasks in order, whose runs lie below the folder ``runs``.
@@ -43,16 +40,15 @@ def most_cells_first(
     One after another the task that fills most empty cells a second, with what those before it have
     trained and filled. Those of which no time is known come after those of which one is.
     """
-    known = timed(paper, records)
-    place = usual_hardware(known, hardware(device))
-    seconds = cache(lambda task, train: cost_of(task, known, place, train=train).seconds)
+    seconds = cache(lambda task, train: times.cost(task, train).seconds)
     fills = _fillings(paper, layouts, records)
     cells = {task: _filled(task, fills) for task in tasks}
     left, first = untrained_runs(tasks, runs), list[Task]()
 
     def worth(task: Task) -> tuple[bool, float]:
         needed = seconds(task, frozenset[Recipe](left.intersection(task.plan.runs)))
-        return needed is not None, len(cells[task]) / max(needed or 1.0, 1e-9)
+        cells_of_it = len(cells[task])
+        return (False, cells_of_it) if needed is None else (True, cells_of_it / max(needed, 1.0))
 
     while worthy := [task for task in tasks if cells[task]]:
         best = max(worthy, key=worth)
@@ -67,14 +63,16 @@ def most_cells_first(
 def _fillings(
     paper: Paper, layouts: Iterable[Layout], records: Iterable[Record]
 ) -> dict[Need, set[Cell]]:
-    """The empty cells that each need would fill."""
+    """The empty cells that each need would fill: by the size of batch that is shown, if any is."""
     judge = Judge(paper, records, seeds=1)
     found: dict[Need, set[Cell]] = {}
-    for table, dataset, method, metric in printed_cells(paper, layouts):
+    for cell in printed_cells(paper, layouts):
+        _, dataset, method, metric = cell
         if judge.measured(dataset, method, metric) is None:
-            for plan in wanted(paper, dataset, method):
-                cell = (table, dataset, method, metric)
-                found.setdefault((plan, metric.lower()), set()).add(cell)
+            shown = {recipe_of(paper, record) for record in judge.shown(dataset, method)}
+            for plan in shown or wanted(paper, dataset, method):
+                if plan is not None:
+                    found.setdefault((plan, metric.lower()), set()).add(cell)
     return found
 
 

@@ -6,12 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from upright.origin import hardware
-from upright.paper.cost import Cost, cost_of, timed, usual_hardware
-from upright.paper.paper import Paper
-from upright.records import Record
+from upright.paper.cost import Cost, Times
 from upright.train import Recipe
 from upright.workers.task import Task, is_trained
 
@@ -41,31 +36,22 @@ class Todo:
         return tuple(cost for line in self.lines for cost in line.costs)
 
 
-def todo_of(
-    paper: Paper,
-    tasks: Sequence[Task],
-    records: Sequence[Record],
-    *,
-    device: torch.device,
-    runs: Path,
-) -> Todo:
+def todo_of(tasks: Sequence[Task], times: Times, *, runs: Path) -> Todo:
     """Estimate tasks, whose runs lie below the folder ``runs``.
 
     The training of a run that several tasks need is in the time of the first. One that is trained
     does not count: what is missing then is its evaluation.
     """
-    known = timed(paper, records)
-    place = usual_hardware(known, hardware(device))
     untrained = untrained_runs(tasks, runs)
     left, lines = set(untrained), []
     for group in _by_recipe(tasks):
         costs = []
         for task in group:
             train = left.intersection(task.plan.runs)
-            costs.append(cost_of(task, known, place, train=train))
+            costs.append(times.cost(task, train))
             left -= train
         lines.append(TodoLine(tuple(group), tuple(costs)))
-    return Todo(tuple(lines), len(untrained), place)
+    return Todo(tuple(lines), len(untrained), times.hardware)
 
 
 def untrained_runs(tasks: Iterable[Task], folder: Path) -> set[Recipe]:
