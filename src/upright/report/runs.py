@@ -122,7 +122,10 @@ def _settings(record: Record) -> dict[str, str]:
     return {name: " and ".join(dict.fromkeys(values)) for name, values in found.items()}
 
 
-_UNTOLD = {"seed"} | {name for name in LATER_IN_RECIPES if name.endswith("_digest")}
+_UNTOLD = {
+    "seed",
+    *("families_digest", "model_digest", "pretrained_digest", "teacher_digest"),
+}
 
 
 def _value(value: object) -> str:
