@@ -35,6 +35,7 @@ __all__ = [
     "check_soft_label_form",
     "check_top",
     "explain_channels",
+    "few",
     "warn_if_below_a_pixel",
     "warn_if_mean_of_bytes",
     "warn_if_no_probabilities",
@@ -58,6 +59,11 @@ _NOT_THE_CALLER = ("upright.", "torch.")
 
 class SuspiciousInput(UserWarning):
     """The input is possible, but probably not what was meant."""
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names of some, for a message."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def check_at_least_1(**numbers: int | None) -> None:

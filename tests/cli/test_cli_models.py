@@ -107,6 +107,23 @@ class TestClasses:
         Path("photos", "to be sorted").mkdir()
         assert natural(upright) == 1
 
+    def test_folders_that_are_classes_by_their_order_alone_are_told(self, upright: Call) -> None:
+        """As many as outputs, of which no names are known: what else could they be?"""
+        write_onnx(3)
+        ask = ("evaluate", "net.onnx", "--data", "folder:photos", *ASK)
+        said = "by their order: 0 n01443537, 1 n02124075, 2 n07753592; --classes FILE names"
+        code, _, err = upright(*ask)
+        assert (code, err.count(said)) == (0, 1)
+        Path("names.txt").write_text("\n".join(PICTURES))
+        for number, name in enumerate(sorted(PICTURES)):
+            Path("photos", name).rename(Path("photos", str(number)))
+        code, _, err = upright(*ask)  # numbers are those of the outputs
+        assert (code, "by their order" in err) == (0, False)
+        for number, name in enumerate(sorted(PICTURES)):
+            Path("photos", str(number)).rename(Path("photos", name))
+        code, _, err = upright(*ask, "--classes", "names.txt")
+        assert (code, "by their order" in err) == (0, False)
+
     def test_names_of_a_file(self, upright: Call) -> None:
         write_onnx(10)
         numbers = {imagenet_classes().number(name) % 10: name for name in PICTURES}

@@ -20,9 +20,6 @@ from upright.zoo.text import measured_percent, paper_percent
 
 __all__ = ["add", "list_models", "show"]
 
-_NAME_WIDTH = 25
-"""Of most names, so that what follows stands in one column."""
-
 
 def list_models() -> None:
     """List the models of the zoo, with what was measured and what the paper reports."""
@@ -36,8 +33,9 @@ def list_models() -> None:
         print("No model is in this installation; `upright zoo add` makes one from a run.")
         return
     width = plain_console().width
+    column = max(len(_title(card)) for card in cards)
     for card in cards:
-        for line in _lines(card, width):
+        for line in _lines(card, width, column):
             tell(line)
     plain_console().print("\nAccuracies in percent; in brackets the paper's, with standard error.")
 
@@ -109,12 +107,16 @@ def _tell(entry: zoo.Entry) -> None:
     tell(f"{entry.card_file}, and {kilobytes:,.0f} kB of weights beside it")
 
 
-def _lines(card: zoo.Card, width: int) -> list[str]:
+def _title(card: zoo.Card) -> str:
+    return f"zoo:{card.name}"
+
+
+def _lines(card: zoo.Card, width: int, column: int) -> list[str]:
     """A model in as few lines as fit: what is to be copied, and every number, stays whole."""
     images = max(record.images for record in card.records)
     recipe = f"{card.recipe.objective}, {card.recipe.model}"
     numbers = [_number(card, metric) for metric in card.measured]
-    head = _flow([f"zoo:{card.name}".ljust(_NAME_WIDTH), recipe], width)
+    head = _flow([_title(card).ljust(column), recipe], width)
     return [line.rstrip() for line in (*head, *_flow(["", *numbers, f"{images:,} images"], width))]
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from upright.checks import Model
+from upright.checks import Model, few
 from upright.data import ClassNames, LabelledImages, imagenet_classes
 from upright.evaluation import Question
 from upright.evaluation.score import Predictor
 from upright.tiles import Room
 from upright.window import Window
 
-__all__ = ["IMAGENET", "count_outputs", "few", "in_model_order"]
+__all__ = ["IMAGENET", "are_in_order", "count_outputs", "in_model_order"]
 
 IMAGENET = 1000
 """Outputs of a model of its classes."""
@@ -67,6 +67,11 @@ def in_model_order(
         _check_numeric_order(data.classes)
         return data
     raise ValueError(_trouble(data, outputs, nearest, unknown))
+
+
+def are_in_order(data: LabelledImages, labelled: LabelledImages, names: ClassNames | None) -> bool:
+    """Whether the order alone said which class is which output, where ``data`` are ``labelled``."""
+    return names is None and labelled is data and not _are_numbers(data.classes)
 
 
 def _tables(names: ClassNames | None, outputs: int, *, told: bool) -> list[ClassNames]:
@@ -137,8 +142,3 @@ def _check_numeric_order(classes: Sequence[str]) -> None:
             "so it is not known which output is which; name the outputs by --classes FILE, one a "
             "line in the model's order: these numbers, if they are its own"
         )
-
-
-def few(names: Sequence[str]) -> str:
-    """The first names of some, for a message."""
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
+from upright.checks import few
 from upright.data import LabelledImages, has_parts
 from upright.identity import FromFile
-from upright.measure.classes import IMAGENET, few
+from upright.measure.classes import IMAGENET
 from upright.measure.measured import Loaded
 from upright.sources import Trained
 
@@ -64,6 +65,12 @@ def notes(model: str, loaded: Loaded) -> Iterator[str]:
     asked, there = loaded.question.sample, len(loaded.data)
     if asked is not None and asked > there:
         yield f"there are {there} images, and no {asked} to draw from: all are measured"
+    if loaded.in_order:
+        order = few([f"{number} {name}" for number, name in enumerate(loaded.data.classes)], 10)
+        yield (
+            f"what the outputs of {model} are called is not known, so folders are its classes by "
+            f"their order: {order}; --classes FILE names the outputs"
+        )
     parts = loaded.model.modules() if isinstance(loaded.model, nn.Module) else ()
     if loaded.preprocess.mean is None and any(isinstance(part, FromFile) for part in parts):
         yield (

@@ -21,7 +21,7 @@ from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.evaluation.composed import each_network
 from upright.identity import is_from_file
-from upright.measure.classes import count_outputs, in_model_order
+from upright.measure.classes import are_in_order, count_outputs, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
 from upright.models import (
@@ -68,6 +68,8 @@ class Loaded:
     """What is done around the network, by its source and as was told."""
     outputs: int | None = None
     """How many classes the model has; None where it has not been asked yet."""
+    in_order: bool = False
+    """Whether folders are the model's classes by their order: no names said which is which."""
 
 
 def load(
@@ -124,15 +126,17 @@ def load(
     images = load_images(question, data)
     outputs = count_outputs(network, images, question, device)
     names = classes or (ClassNames(found.classes) if found.classes else None)
+    labelled = in_model_order(images, names, outputs, told=classes is not None)
     return Loaded(
         model=network,
         subject=run or guest,
-        data=in_model_order(images, names, outputs, told=classes is not None),
+        data=labelled,
         data_name=data,
         question=question,
         device=device,
         preprocess=whole,
         outputs=outputs,
+        in_order=can_resize(data) and are_in_order(images, labelled, names),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from upright.checks import Model, SuspiciousInput
+from upright.checks import Model, SuspiciousInput, few
 from upright.data import LabelledImages
 from upright.train.batches import Augmented, mirrors_alone
 from upright.train.checkpoint import RunDirectory
@@ -45,15 +45,11 @@ def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
         )
     if run.classes != data.classes:
         warnings.warn(
-            f"the teacher {recipe.teacher} calls classes {_some(run.classes)}, {recipe.data} calls "
-            f"them {_some(data.classes)}; its first is taken for the first, and so on",
+            f"the teacher {recipe.teacher} calls classes {few(run.classes)}, {recipe.data} calls "
+            f"them {few(data.classes)}; its first is taken for the first, and so on",
             SuspiciousInput,
             stacklevel=4,
         )
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def asked_in_each_step(model: Model, recipe: Recipe) -> Teacher:
