@@ -412,7 +412,8 @@ class TestEvaluate:
         )
         options = ("--resize", 10, "--center-crop", SIZE, "--attack", "rnd", "--json", "out.json")
         code, _, err = scene("evaluate", "sums.py:make", "--data", "folder:pictures", *options)
-        assert (code, err) == (0, "")
+        assert (code, err.count("\n")) == (0, 1)
+        assert "by their order: 0 0-red, 1 1-lime, 2 2-blue; --classes FILE" in err
         assert json.loads((scene.folder / "out.json").read_text())["natural_accuracy"] == 1
 
 
