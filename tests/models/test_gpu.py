@@ -288,6 +288,19 @@ def test_a_graph_has_all_that_a_recipe_adds_to_the_papers(changes: dict[str, Any
     assert graph.means()["total"] == pytest.approx(plain.means()["total"], rel=1e-3)
 
 
+@pytest.mark.parametrize("changes", [{}, {"flips": False}, {"cutout": 8}])
+def test_a_graph_has_a_teacher_whether_it_is_asked_once_or_in_each_step(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    fields: dict[str, Any] = {"model": "resnet8", "steps": 100, "learning_rate": 0.01}
+    taught_by = Recipe(objective="std*", **fields)
+    teacher = train(taught_by, tmp_path / "teacher", data=noise(), device="cuda").path
+    recipe = Recipe(objective="L2(rob, Wo-4)", teacher=str(teacher), **fields, **changes)
+    plain, graph = plain_and_recorded(recipe)
+    assert graph.speed.graph
+    assert graph.means()["total"] == pytest.approx(plain.means()["total"], rel=1e-3)
+
+
 def test_a_search_of_several_rounds_is_recorded() -> None:
     """On images of noise its later rounds turn rounding into other poses, so weights may differ."""
     objective = "KL(rob, refine-40+rnd)"
