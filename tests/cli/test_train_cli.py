@@ -108,6 +108,21 @@ def test_how_images_are_resampled_reaches_what_is_trained(upright: Call, objecti
     assert not torch.equal(*found.values())
 
 
+def test_a_teacher_says_all_of_a_label_or_the_share_that_is_told(upright: Call) -> None:
+    assert upright("train", "std*", *OPTIONS, "--out", "teacher")[0] == 0
+    for name, options, share in (("all", (), 1.0), ("half", ("--teacher-share", 0.5), 0.5)):
+        taught = ("--teacher", "teacher", *options, "--out", name)
+        code, _, err = upright("train", OBJECTIVE, *OPTIONS, *taught)
+        assert (code, err) == (0, "")
+        recipe = json.loads(Path(name, "run.json").read_text())["recipe"]
+        assert (recipe["teacher"], recipe["teacher_share"]) == ("teacher", share)
+    none = ("--teacher", "teacher", "--teacher-share", 0, "--out", "none")
+    code, _, err = upright("train", OBJECTIVE, *OPTIONS, *none)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--teacher-share 0 leaves a teacher nothing to say; leave it out" in err
+    assert not Path("none").exists()
+
+
 def test_adam_is_an_option(upright: Call) -> None:
     code, _, err = upright(
         *("train", "std", *OPTIONS, "--optimizer", "adam", "--learning-rate", 0.002, "--out", "run")
