@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from augmented import augment
 from upright.data import LabelledImages
 from upright.seeds import seed_for
 from upright.train import Recipe
-from upright.train.batches import Batches, augment, augmented_rows
+from upright.train.batches import Batches, augmented_rows
 
 
 def recipe(**changes: object) -> Recipe:

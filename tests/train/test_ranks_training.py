@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from augmented import augment
 from rank_pool import FailedError, RankPool
 from rigid_spaces import rigid_box
 from tiny_runs import Mishaps, WithMishaps, build_tiny, colours, lines, names, sending, tiny_recipe
@@ -22,7 +23,6 @@ from upright.models import NETWORKS, network, network_forms
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
-from upright.train.batches import augment
 from upright.train.parallel import part_of_space
 
 OPTIONS = {"checkpoint_every": 3, "log_every": 2}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from augmented import augment
 from tiny_runs import colours, save_as_npz, tiny_recipe, tiny_run
 from upright.checks import SuspiciousInput
 from upright.data import load_data
@@ -22,7 +23,7 @@ from upright.later import LATER_IN_RECIPES
 from upright.ranks import ALONE, Part
 from upright.space import Space
 from upright.train import Recipe, RunDirectory, load_network, train
-from upright.train.batches import Augmented, augment, mirrors_alone, mixing_shares
+from upright.train.batches import Augmented, mirrors_alone, mixing_shares
 from upright.train.learner import Learner
 from upright.train.targets import mixed, soft_labels
 from upright.train.teacher import asked_once, pays_at_once

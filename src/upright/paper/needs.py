@@ -14,6 +14,7 @@ from upright.train import Plan, Recipe
 
 __all__ = [
     "Need",
+    "PrintedCell",
     "figure_needs",
     "figure_recipes",
     "penalised",
@@ -24,6 +25,8 @@ __all__ = [
 
 Need = tuple[Plan, str]
 """A recipe or a pair of them, of seed 0 and in float32, and a metric that it is measured by."""
+PrintedCell = tuple[str, str, str, str]
+"""Table, data set, method and metric of a number that is printed."""
 
 
 def table_needs(
@@ -39,8 +42,8 @@ def _needs(paper: Paper, layouts: Iterable[Layout]) -> Iterator[Need]:
         yield from ((recipe, metric) for recipe in wanted(paper, dataset, method))
 
 
-def printed_cells(paper: Paper, layouts: Iterable[Layout]) -> Iterator[tuple[str, str, str, str]]:
-    """The table, data set, method and metric of each number that is printed."""
+def printed_cells(paper: Paper, layouts: Iterable[Layout]) -> Iterator[PrintedCell]:
+    """The numbers that are printed, in the order of the paper."""
     for layout in layouts:
         for dataset, method, metric in product(layout.datasets, layout.methods, layout.metrics):
             if printed(paper, layout.name, dataset, method, metric):

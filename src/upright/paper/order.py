@@ -13,7 +13,7 @@ from pathlib import Path
 from upright.paper.cells import recipe_of, wanted, with_run
 from upright.paper.cost import Times
 from upright.paper.judge import Judge
-from upright.paper.needs import Need, printed_cells
+from upright.paper.needs import Need, PrintedCell, printed_cells
 from upright.paper.paper import Layout, Paper
 from upright.paper.todo import untrained_runs
 from upright.records import Record
@@ -21,9 +21,6 @@ from upright.train import Recipe
 from upright.workers.task import Task
 
 __all__ = ["most_cells_first"]
-
-Cell = tuple[str, str, str, str]
-"""Table, data set, method and metric of a number that is printed."""
 
 
 def most_cells_first(
@@ -62,10 +59,10 @@ def most_cells_first(
 
 def _fillings(
     paper: Paper, layouts: Iterable[Layout], records: Iterable[Record]
-) -> dict[Need, set[Cell]]:
+) -> dict[Need, set[PrintedCell]]:
     """The empty cells that each need would fill: by the size of batch that is shown, if any is."""
     judge = Judge(paper, records, seeds=1)
-    found: dict[Need, set[Cell]] = {}
+    found: dict[Need, set[PrintedCell]] = {}
     for cell in printed_cells(paper, layouts):
         _, dataset, method, metric = cell
         if judge.measured(dataset, method, metric) is None:
@@ -76,7 +73,7 @@ def _fillings(
     return found
 
 
-def _filled(task: Task, fills: dict[Need, set[Cell]]) -> frozenset[Cell]:
+def _filled(task: Task, fills: dict[Need, set[PrintedCell]]) -> frozenset[PrintedCell]:
     plan = with_run(task.plan, seed=0)
     every = (fills.get((plan, metric), set()) for metric in ("nat", *task.attacks))
-    return frozenset[Cell]().union(*every)
+    return frozenset[PrintedCell]().union(*every)

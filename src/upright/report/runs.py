@@ -122,10 +122,7 @@ def _settings(record: Record) -> dict[str, str]:
     return {name: " and ".join(dict.fromkeys(values)) for name, values in found.items()}
 
 
-_UNTOLD = {
-    "seed",
-    *("families_digest", "model_digest", "pretrained_digest", "teacher_digest"),
-}
+_UNTOLD = {"seed", "families_digest", "model_digest", "pretrained_digest", "teacher_digest"}
 
 
 def _value(value: object) -> str:

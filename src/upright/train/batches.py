@@ -19,7 +19,7 @@ from upright.train.recipe import Recipe
 from upright.triton_support import has_triton
 from upright.warp import warp
 
-__all__ = ["Augmented", "Batches", "augment", "augmented_rows", "mirrors_alone", "mixing_shares"]
+__all__ = ["Augmented", "Batches", "augmented_rows", "mirrors_alone", "mixing_shares"]
 
 
 class Batches:
@@ -57,6 +57,11 @@ class Augmented:
     draws: Tensor | None
     """One for each image, which is mirrored where it is below 1/2; None mirrors nothing."""
 
+    @property
+    def mirrored(self) -> Tensor | None:
+        """Which images are; asked for by few, so that most steps do not compute it."""
+        return None if self.draws is None else self.draws < 0.5
+
 
 def augmented_rows(
     data: LabelledImages,
@@ -65,7 +70,10 @@ def augmented_rows(
     generator: torch.Generator,
     part: Part | None = None,
 ) -> Augmented:
-    """Take rows of the data, augmented as the recipe says."""
+    """Take rows of the data: mirrored, changed, shifted and with holes, at random, by the recipe.
+
+    Of images that are a part of a batch, each gets what it gets in the whole batch.
+    """
     part = part or ALONE.part(len(rows))
     draws = _mirror_draws(recipe, generator, part)
     if _has_kernel(data):
@@ -75,18 +83,6 @@ def augmented_rows(
     else:
         images, labels = _mirrored(data.images[rows].float() / 255, draws), data.labels[rows]
     return Augmented(_after_flips(images, recipe, generator, part), labels, rows, draws)
-
-
-def augment(
-    images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part | None = None
-) -> Tensor:
-    """Mirror, change and shift images, and cut holes into them, at random, as the recipe says.
-
-    Of images that are a part of a batch, each gets what it gets in the whole batch.
-    """
-    part = part or ALONE.part(len(images))
-    images = _mirrored(images, _mirror_draws(recipe, generator, part))
-    return _after_flips(images, recipe, generator, part)
 
 
 def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
@@ -100,6 +96,7 @@ def _draws(generator: torch.Generator, part: Part) -> Tensor:
 
 
 def _mirror_draws(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor | None:
+    """One for each image, which is mirrored where it is below 1/2; None mirrors nothing."""
     return _draws(generator, part) if recipe.flips else None
 
 

@@ -72,9 +72,8 @@ def asked_once(model: Model, recipe: Recipe, data: LabelledImages) -> Teacher:
     known = torch.stack([torch.cat(answers) for answers in said])
 
     def looked_up(batch: Augmented) -> Tensor:
-        if batch.draws is None:
-            return known[0][batch.rows]
-        return known[(batch.draws < 0.5).long(), batch.rows]
+        mirrored = batch.mirrored
+        return known[0 if mirrored is None else mirrored.long(), batch.rows]
 
     return looked_up
 
