@@ -3,12 +3,14 @@
 The first seconds go into imports. An exception there is a traceback, or is lost in a library that
 passes over it; so until a command runs, and once it is being put away, Ctrl-C ends the process on
 the spot: no work is lost then. While a command runs, the first one is a ``KeyboardInterrupt``.
+Python's own last moment, in which it would die without a word of what is long done, passes over it.
 
 This module needs the standard library only, and is imported before everything else.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -63,5 +65,11 @@ def _is_program() -> bool:
     )
 
 
+def _ignore() -> None:
+    """Python takes its handlers away before it drops its modules: leave none to take away."""
+    _let(signal.SIG_IGN)
+
+
 if _is_program():
     end_at_once()
+    atexit.register(_ignore)  # the first to be registered is the last to be called

@@ -16,7 +16,7 @@ from upright import interrupts
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 MODELS = """
-import sys, time
+import os, sys, time
 def stubborn():
     def answer(images):
         try:
@@ -26,6 +26,12 @@ def stubborn():
             print("putting away", flush=True)
             time.sleep(60)
     return answer
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid()):
+        kill(process, 2)
+def late():
+    sys.late = Late()  # dropped with sys, after Python has put away its signal handlers
+    return lambda images: images.flatten(1)[:, :10]
 """
 
 
@@ -71,6 +77,16 @@ def test_a_second_one_ends_at_once_what_takes_its_time_to_stop(tmp_path):
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "upright: interrupted\n")
     assert time.monotonic() - began < 20
+
+
+def test_what_is_done_stays_done(tmp_path):
+    """Ctrl-C in the last moment, when the report is out: nothing is left to interrupt."""
+    (tmp_path / "models.py").write_text(MODELS)
+    model = f"{tmp_path / 'models.py'}:late"
+    process = start("evaluate", model, "--data", "glyphs", "--limit", "2", "--device", "cpu")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "natural" in out
 
 
 def test_only_the_program_takes_ctrl_c():
