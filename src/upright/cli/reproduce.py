@@ -40,13 +40,13 @@ from upright.report.sections import fill_sections
 from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
 from upright.report.weights import WeightChoice, weights_to_markdown, weights_to_terminal
+from upright.train import TrainingPrecision
 from upright.workers import Engine, LocalEngine, RayEngine, Task, ray_engine, runs_at_once
 
 __all__ = ["Reproduce"]
 
 _Names = UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]]
 _Dir = Annotated[Path, arg(metavar="DIR")]
-Precision = Literal["float32", "bfloat16"]
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -101,7 +101,9 @@ class Reproduce:
     """Write the accuracies of a few methods (headline), the counts (summary), what was measured of
     each method (methods), the choice of λ (weights) or the tables (tables) into this file, between
     the lines <!-- reproduce: summary --> and <!-- end -->; several may be given."""
-    precision: Annotated[Precision | None, arg(metavar="NAME", help_behavior_hint="")] = None
+    precision: Annotated[TrainingPrecision | None, arg(metavar="NAME", help_behavior_hint="")] = (
+        None
+    )
     """float32 or bfloat16, of new runs; without, bfloat16 on a GPU and float32 elsewhere."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
@@ -206,7 +208,7 @@ class Reproduce:
         times: Times,
     ) -> tuple[Task, ...]:
         """What is missing, that which fills most empty cells in the least time first."""
-        usual: Precision = "bfloat16" if device.type == "cuda" else "float32"
+        usual: TrainingPrecision = "bfloat16" if device.type == "cuda" else "float32"
         if self.dry_run and times.hardware != hardware(device):
             usual = times.precision or usual  # how long it takes elsewhere, as it is done there
         paper, precision = self._paper, self.precision or usual

@@ -20,7 +20,7 @@ from upright.cli.options import (
 from upright.objective import parse_objective
 from upright.space import Space
 from upright.terminal import tell
-from upright.train import Recipe, Speed, published, train_together
+from upright.train import Recipe, Speed, TrainingPrecision, published, train_together
 from upright.warp import Interpolation
 
 __all__ = ["Train"]
@@ -102,7 +102,7 @@ class Train:
     """Scale images of a folder so that their shorter side has N pixels."""
     center_crop: _Number = None
     """Cut out the central N x N pixels of images of a folder, after resizing."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: TrainingPrecision = "float32"
     """Of the network."""
     seed: int = 0
     seeds: Annotated[str | None, arg(metavar="A-B", help_behavior_hint="")] = None

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 from upright.data.known import KNOWN
 from upright.data.registry import count_held_out
@@ -40,7 +40,7 @@ from upright.evaluation.question import LATER
 from upright.paper.numbers import reported
 from upright.paper.paper import Method, Paper
 from upright.records import Record
-from upright.train import Pair, Plan, Recipe
+from upright.train import Pair, Plan, Recipe, TrainingPrecision
 from upright.train.any_plan import plan_from_json
 from upright.warp import Fill
 
@@ -48,7 +48,6 @@ __all__ = [
     "by_recipe",
     "chosen_weight",
     "evaluated_as_in_the_paper",
-    "fills_cells",
     "is_whole",
     "paper_method",
     "recipe_of",
@@ -97,9 +96,7 @@ def _chosen(paper: Paper, dataset: str, method: Method) -> float | None:
     return paper.weights.get((dataset, str(method.objective.canonical())))
 
 
-def with_run(
-    recipe: Plan, *, seed: int, precision: Literal["float32", "bfloat16"] = "float32"
-) -> Plan:
+def with_run(recipe: Plan, *, seed: int, precision: TrainingPrecision = "float32") -> Plan:
     """Set what may differ between runs that fill the same cell."""
     return recipe.with_runs(
         [
@@ -112,11 +109,6 @@ def with_run(
 def paper_method(paper: Paper, recipe: Plan) -> str | None:
     """The paper's name for a recipe, seed and precision aside; None where it has no such run."""
     return _methods(paper).get(with_run(recipe, seed=0))
-
-
-def fills_cells(paper: Paper, plan: Plan) -> bool:
-    """Whether a plan, of seed 0 and in float32, fills cells of the paper."""
-    return plan in _methods(paper)
 
 
 def with_reported(paper: Paper, record: Record, *, also_called: str | None = None) -> Record:

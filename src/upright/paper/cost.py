@@ -31,7 +31,7 @@ from upright.origin import hardware
 from upright.paper.cells import by_recipe
 from upright.paper.paper import Paper
 from upright.records import Record
-from upright.train import Recipe
+from upright.train import Recipe, TrainingPrecision
 from upright.workers.task import Task
 
 __all__ = ["Basis", "Cost", "Times", "cost_of", "passes_of_a_step", "timed", "usual_hardware"]
@@ -90,7 +90,7 @@ class Times:
         return Times(known, usual_hardware(known, hardware(device)))
 
     @property
-    def precision(self) -> Literal["float32", "bfloat16"] | None:
+    def precision(self) -> TrainingPrecision | None:
         """In which most of its runs were trained; None where there are none."""
         its = [
             each.recipe["precision"] for each in self.records if each.trained_on == self.hardware

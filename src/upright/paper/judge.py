@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from upright.paper.cells import by_recipe, chosen_weight, fills_cells, wanted
+from upright.paper.cells import by_recipe, chosen_weight, paper_method, wanted
 from upright.paper.numbers import misprint_of, printed, reported
 from upright.paper.paper import Layout, Paper
 from upright.records import Record, Reported
@@ -112,7 +112,7 @@ class Judge:
         alike = (
             some
             for plan, some in self._index.items()
-            if plan.main.data == dataset and fills_cells(self.paper, plan)
+            if plan.main.data == dataset and paper_method(self.paper, plan) is not None
         )
         return pooled_spread(alike, metric.lower())
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from upright.paper.cells import is_whole, recipe_of, with_reported, with_run
 from upright.paper.needs import Need
 from upright.paper.paper import Paper
 from upright.record_files import RecordFolder
 from upright.records import Record
-from upright.train import Plan
+from upright.train import Plan, TrainingPrecision
 from upright.workers.engine import Engine, Failure
 from upright.workers.task import Task
 
@@ -24,7 +23,7 @@ def missing_tasks(
     records: Iterable[Record],
     *,
     seeds: int,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: TrainingPrecision = "float32",
 ) -> tuple[Task, ...]:
     """One task for each recipe and seed that lacks a metric: all methods' first seed comes first.
 

@@ -9,7 +9,7 @@ from upright.train.pair import Pair
 from upright.train.plan import Plan
 from upright.train.pretrained import FreshLayer
 from upright.train.published import published
-from upright.train.recipe import Recipe
+from upright.train.recipe import Recipe, TrainingPrecision
 
 __all__ = [
     "PLAIN",
@@ -25,6 +25,7 @@ __all__ = [
     "SlowPath",
     "Speed",
     "TrainedRun",
+    "TrainingPrecision",
     "load_network",
     "published",
     "train",

@@ -55,12 +55,12 @@ class Augmented:
     labels: Tensor
     rows: Tensor
     draws: Tensor | None
-    """One for each image, which is mirrored where it is below 1/2; None mirrors nothing."""
+    """By which images are mirrored, one for each; None mirrors nothing."""
 
     @property
     def mirrored(self) -> Tensor | None:
         """Which images are; asked for by few, so that most steps do not compute it."""
-        return None if self.draws is None else self.draws < 0.5
+        return None if self.draws is None else _are_mirrored(self.draws)
 
 
 def augmented_rows(
@@ -96,14 +96,19 @@ def _draws(generator: torch.Generator, part: Part) -> Tensor:
 
 
 def _mirror_draws(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor | None:
-    """One for each image, which is mirrored where it is below 1/2; None mirrors nothing."""
+    """By which images are mirrored, one for each; None mirrors nothing."""
     return _draws(generator, part) if recipe.flips else None
+
+
+def _are_mirrored(draws: Tensor) -> Tensor:
+    """Half of them, and the same half as in the kernel."""
+    return draws < 0.5
 
 
 def _mirrored(images: Tensor, draws: Tensor | None) -> Tensor:
     if draws is None:
         return images
-    return torch.where((draws < 0.5)[:, None, None, None], images.flip(-1), images)
+    return torch.where(_are_mirrored(draws)[:, None, None, None], images.flip(-1), images)
 
 
 def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:

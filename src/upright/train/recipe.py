@@ -22,8 +22,10 @@ from upright.space import PAPER, Space
 from upright.train.plan import Plan
 from upright.warp import Fill, Interpolation, check_chain
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "TrainingPrecision"]
 
+TrainingPrecision = Literal["float32", "bfloat16"]
+"""In which networks train; they are evaluated in others, too."""
 
 _OBJECTIVE = Objective.parse("KL(rob, Wo-10)")
 
@@ -111,7 +113,7 @@ class Recipe(Plan):
     max_shift: int | None = None
     """Shift images at random by up to so many whole pixels. By default 4 for ``std``, and none for
     the others, in which shifts are part of the search."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: TrainingPrecision = "float32"
     """Of the network; losses, weights and images are float32 always."""
     seed: int = 0
     """Of the weights, the order of the images and everything that is drawn."""

@@ -132,6 +132,6 @@ def _groups(tasks: Sequence[Task], size: int) -> Iterator[list[Recipe]]:
     """
     left = list(dict.fromkeys(run for task in tasks for run in task.plan.runs))
     while left:
-        alike = [run for run in left if run.training_data == left[0].training_data]
-        yield alike[:size]
-        left = [run for run in left if run not in alike[:size]]
+        alike = [run for run in left if run.training_data == left[0].training_data][:size]
+        yield alike
+        left = [run for run in left if run not in alike]
