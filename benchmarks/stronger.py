@@ -30,7 +30,7 @@ from upright.objective import Objective
 from upright.record_files import append, read
 from upright.records import Record
 from upright.train import Mean, Plan, Recipe
-from upright.train.checkpoint import with_teacher_digest
+from upright.train.teacher_network import with_teacher_digest
 from upright.tta import Averaging
 from upright.workers import LocalEngine, Task
 
@@ -218,7 +218,7 @@ class Stronger:
     compile: bool = False
     """Compile networks to evaluate them, see ``upright evaluate --compile``."""
     teacher: str = ""
-    """The folder of a run whose network says what labels are, for all of them."""
+    """Whose network says what labels are, for all of them: a folder of a run, or ``zoo:NAME``."""
     teacher_share: float = 1.0
     """So large a part of each label is what the teacher says."""
     test_images: int | None = None

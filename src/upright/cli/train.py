@@ -87,8 +87,9 @@ class Train:
     """Blacken a square of this side at a random place of each image."""
     mixup: Annotated[float, arg(metavar="SHARE")] = 0.0
     """Mix into each image, and its label, up to this share of another image."""
-    teacher: Annotated[str, arg(metavar="DIR")] = ""
-    """The folder of a run whose network says what labels are, by its answers to the originals."""
+    teacher: Annotated[str, arg(metavar="DIR|zoo:NAME")] = ""
+    """Whose network says what labels are, by its answers to the originals: the folder of a run, or
+    one of `upright zoo list`."""
     teacher_share: Annotated[float | None, arg(metavar="SHARE", help_behavior_hint="")] = None
     """How much of each label the teacher says, above 0; without, all of it."""
     published: bool = False

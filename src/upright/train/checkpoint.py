@@ -32,14 +32,12 @@ from upright.registry import UnknownNameError
 from upright.train.average import averaged_weights
 from upright.train.network import build, build_with, check_code_is_here, own_code_digest
 from upright.train.recipe import Recipe
-from upright.train.weight_files import weights_digest
 
 __all__ = [
     "Checkpoint",
     "DamagedCheckpoint",
     "RunDirectory",
     "load_network",
-    "with_teacher_digest",
 ]
 
 _KEPT = 2
@@ -278,16 +276,3 @@ def load_network(path: Path) -> nn.Module:
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def with_teacher_digest(recipe: Recipe) -> Recipe:
-    """Note in a recipe which weights teach; others than it means are an error."""
-    if not recipe.teacher:
-        return recipe
-    digest = weights_digest(load_network(Path(recipe.teacher)).state_dict())
-    if recipe.teacher_digest not in ("", digest):
-        raise ValueError(
-            f"the weights in {recipe.teacher} are not those of the recipe's teacher; bring them "
-            "back, or leave out teacher_digest"
-        )
-    return replace(recipe, teacher_digest=digest)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -27,7 +26,6 @@ from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.average import Average
 from upright.train.batches import Batches, augmented_rows, mixing_shares
-from upright.train.checkpoint import load_network
 from upright.train.global_norm import with_global_norms
 from upright.train.network import build, check_outputs, is_brought, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
@@ -35,13 +33,8 @@ from upright.train.parallel import average_buffers, batch_part, part_of_space, s
 from upright.train.pretrained import start_from_pretrained
 from upright.train.recipe import Recipe
 from upright.train.targets import mixed, soft_labels
-from upright.train.teacher import (
-    Teacher,
-    asked_in_each_step,
-    asked_once,
-    check_teacher,
-    pays_at_once,
-)
+from upright.train.teacher import Teacher, asked_in_each_step, asked_once, pays_at_once
+from upright.train.teacher_network import check_teacher, find_teacher
 from upright.triton_support import has_triton
 from upright.window import Window
 
@@ -163,7 +156,7 @@ class Learner:
     def _make_teacher(self) -> Teacher:
         """Give the recipe's teacher as steps ask it."""
         recipe = self.recipe
-        network = load_network(Path(recipe.teacher)).to(self.device).requires_grad_(False)
+        network = find_teacher(recipe.teacher).load().to(self.device).requires_grad_(False)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         teacher: Model = InPrecision(network, recipe.precision).eval()
         if pays_at_once(recipe, self._data, recipe.steps * len(self._part)):

@@ -23,12 +23,13 @@ from upright.files import alone_in
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Origin
-from upright.train.checkpoint import Checkpoint, RunDirectory, with_teacher_digest
+from upright.train.checkpoint import Checkpoint, RunDirectory
 from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log, Pace
 from upright.train.network import with_code_digest
 from upright.train.pretrained import FreshLayer, with_pretrained_digest
 from upright.train.recipe import Recipe
+from upright.train.teacher_network import with_teacher_digest
 
 __all__ = ["TrainedRun", "train", "train_together"]
 

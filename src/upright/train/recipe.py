@@ -105,7 +105,8 @@ class Recipe(Plan):
     mixup: float = 0.0
     """Mix into each image, and into its label, up to so large a part of another image."""
     teacher: str = ""
-    """The folder of a run whose network says what labels are, by its answers to the originals."""
+    """Whose network says what labels are, by its answers to the originals: the folder of a run, or
+    ``zoo:DATASET/NAME``."""
     teacher_share: float = 0.0
     """So large a part of each label is what the teacher says; by default all, if there is one."""
     teacher_digest: str = ""
@@ -327,7 +328,7 @@ def _check_values(recipe: Recipe) -> None:
     if recipe.average == 1:
         raise ValueError("average=1 would keep the first weights for ever; give 0.999, say")
     if recipe.teacher_share and not recipe.teacher:
-        raise ValueError("teacher_share needs a teacher, the folder of a run")
+        raise ValueError("teacher_share needs a teacher, the folder of a run or zoo:DATASET/NAME")
     if recipe.jitter is not None and recipe.jitter.chain.code_digest:
         raise ValueError(
             f"jitter is {recipe.jitter}, but takes families of this package alone: no recipe would "

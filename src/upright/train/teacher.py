@@ -7,21 +7,18 @@ would take longer than all else in the steps of a small network.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from upright.checks import Model, SuspiciousInput, few
+from upright.checks import Model
 from upright.data import LabelledImages
 from upright.train.batches import Augmented, mirrors_alone
-from upright.train.checkpoint import RunDirectory
 from upright.train.recipe import Recipe
 from upright.window import Window
 
-__all__ = ["Teacher", "asked_in_each_step", "asked_once", "check_teacher", "pays_at_once"]
+__all__ = ["Teacher", "asked_in_each_step", "asked_once", "pays_at_once"]
 
 Teacher = Callable[[Augmented], Tensor]
 """Says how likely each class is, N x classes, of images as a step shows them."""
@@ -30,26 +27,6 @@ _MOST_BYTES = 1 << 30
 """What answers may take on the device."""
 _AT_ONCE = 4
 """Batches in a pass over all of the data: without a gradient they need less than one with it."""
-
-
-def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
-    """Check that a recipe's teacher, if any, looks at such images and knows their classes."""
-    if not recipe.teacher:
-        return
-    run, channels = RunDirectory.open(Path(recipe.teacher)), data.images.shape[1]
-    if (len(run.classes), run.channels) != (len(data.classes), channels):
-        raise ValueError(
-            f"the teacher {recipe.teacher} has {len(run.classes)} classes and looks at "
-            f"{run.channels} channels, but {recipe.data} has {len(data.classes)} classes and "
-            f"{channels} channels; give a run on such data"
-        )
-    if run.classes != data.classes:
-        warnings.warn(
-            f"the teacher {recipe.teacher} calls classes {few(run.classes)}, {recipe.data} calls "
-            f"them {few(data.classes)}; its first is taken for the first, and so on",
-            SuspiciousInput,
-            stacklevel=4,
-        )
 
 
 def asked_in_each_step(model: Model, recipe: Recipe) -> Teacher:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from upright.train.teacher_network import TEACHERS, TeacherNetwork
 from upright.zoo.card import Card
 from upright.zoo.entry import Entry
 
@@ -59,3 +60,10 @@ def load(name: str, *, device: torch.device | str = "cpu") -> nn.Module:
         device: where the network is to compute.
     """
     return find(name).load(device=device)
+
+
+@TEACHERS.register("zoo:DATASET/NAME", r"zoo:(.*)")
+def _as_teacher(name: str) -> TeacherNetwork:
+    entry = find(name)
+    card = entry.card()
+    return TeacherNetwork(card.classes, card.image_shape[0], entry.load)
