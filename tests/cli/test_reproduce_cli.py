@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from made_up_records import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import record_files
-from upright.cli import main
+from upright.cli import _COMMANDS, _app, main
 from upright.cli import reproduce as command
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
@@ -66,20 +68,74 @@ def test_a_dry_run_of_a_table_shows_what_is_there_what_is_missing_and_for_how_lo
     code, out, err = reproduce("--dry-run", *options)
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert "AT(rob, Wo-10) on cifar10 2 grid-775 7 min measured" in lines
-    assert "std* on cifar10 0, 1, 2 grid-775 6 min extrapolated" in lines
+    assert "AT(rob, Wo-10) on cifar10 1 2 grid-775 7 min measured" in lines
+    assert "std* on cifar10 3 0-2 grid-775 6 min extrapolated" in lines
     assert "batch 128" not in out
     assert any(
         line.startswith("CIFAR-10 nat missing [1] missing [2] 92.00 ± 0.00") for line in lines
     )
-    wanted = "upright reproduce --table regspat --dataset cifar10 --method 'std*' --seeds 3"
-    assert f"[2] {wanted}" in lines
+    wanted = "upright reproduce --table regspat --dataset cifar10 --method 'std*' --batch 64"
+    assert f"[2] {wanted} --seeds 3" in lines
     text = " ".join(lines)
     assert " 28 runs missing: " in text
     assert (  # the 6 are those of the specialised networks
         " on made-up GPU, one after the other, 21 of 22 times extrapolated from other methods; "
         "of 6 evaluations no record says how long a step takes. "
     ) in text
+
+
+ASKED = [
+    [],
+    ["--batch", "64"],
+    ["--batch", "128"],
+    ["--batch", "128", "--batch", "64", "--seeds", "2"],
+    ["--batch", "128", "--results", "my records", "--runs", "runs/other"],
+    ["--precision", "bfloat16", "--results", "elsewhere"],
+]
+
+
+@pytest.mark.parametrize("options", ASKED, ids=" ".join)
+def test_the_command_of_a_cell_makes_the_runs_that_were_asked_for(reproduce, options):
+    """Each is read again: what it would make of a method is what was asked for of it."""
+    columns = [part for name in ("std", "AT(rob,Wo-10)") for part in ("--method", name)]
+    asked = ["--table", "regspat", "--dataset", "cifar10", *columns, *options]
+    code, out, err = reproduce("--dry-run", *asked)
+    assert (code, err) == (0, "")
+    told = [line.partition("] ")[2] for line in out.splitlines() if line.startswith("[")]
+    given = read_again("upright", "reproduce", *asked)
+    found = [read_again(*shlex.split(line)) for line in told]
+    assert [each.method for each in found] == [("std",), ("AT(rob,Wo-10)",)]
+    runs = [run for each in found for run in each._needs(each._layouts())]
+    assert runs == given._needs(given._layouts())
+    for each in found:
+        assert replace(each, method=given.method) == given
+
+
+def read_again(*words):
+    """A command as it is understood."""
+    return _app(_COMMANDS).cli(prog=words[0], args=list(words[1:]))
+
+
+def test_a_size_of_batch_that_a_method_never_had_is_not_in_its_command(reproduce):
+    """With it, the command would have no run, and end in an error."""
+    asked = ["--table", "fo_supp", "--dataset", "cifar100", "--batch", "128", "--seeds", "1"]
+    _, out, _ = reproduce("--dry-run", *asked)
+    told = [line.partition("--method ")[2] for line in out.splitlines() if line.startswith("[")]
+    assert [line for line in told if line] == [
+        "'AT(mix,S-PGD)' --batch 128 --seeds 1",
+        "'AT(rob,S-PGD)' --batch 128 --seeds 1",
+        "'ALP(mix,S-PGD)' --seeds 1",
+    ]
+
+
+def test_pages_and_files_have_whole_commands_too(reproduce):
+    Path("page.md").write_text(PAGE.format("tables"))
+    asked = ["--table", "compareadv1", "--dataset", "svhn", "--method", "std", "--batch", "128"]
+    assert reproduce("--dry-run", *asked, "--markdown", "page.md", "--out", "out")[0] == 0
+    wanted = "upright reproduce --table compareadv1 --dataset svhn --method std --batch 128"
+    assert f"1. `{wanted} --seeds 5`" in Path("page.md").read_text()
+    with Path("out/tables.csv").open(newline="") as file:
+        assert {line["command"] for line in csv.DictReader(file)} == {f"{wanted} --seeds 5"}
 
 
 def test_what_fills_most_empty_cells_in_the_least_time_is_listed_and_made_first(
@@ -113,10 +169,10 @@ def test_a_dry_run_on_hardware_without_records_tells_the_times_of_another_and_it
     options = ["--table", "regspat", "--dataset", "cifar10", "--method", "std", "--batch", "64"]
     _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
     text = " ".join(out.split())
-    assert "std on cifar10 1 grid-775 7 min measured" in text
+    assert "std on cifar10 1 1 grid-775 7 min measured" in text
     assert "on made-up GPU" in text
     _, out, _ = reproduce("--dry-run", *options, "--seeds", "2", "--precision", "float32")
-    assert "std on cifar10 1 grid-775 ? unknown" in " ".join(out.split())
+    assert "std on cifar10 1 1 grid-775 ? unknown" in " ".join(out.split())
 
 
 def test_times_of_runs_that_shared_them_are_called_so(reproduce):
@@ -126,7 +182,7 @@ def test_times_of_runs_that_shared_them_are_called_so(reproduce):
     options = ["--table", "regspat", "--dataset", "cifar10", "--method", "std", "--batch", "64"]
     _, out, _ = reproduce("--dry-run", *options, "--seeds", "2")
     text = " ".join(out.split())
-    assert "std on cifar10 1 grid-775 7 min shared" in text
+    assert "std on cifar10 1 1 grid-775 7 min shared" in text
     assert "1 of 1 times from runs that may have shared their time with others." in text
 
 

@@ -130,7 +130,9 @@ def test_a_grid_around_the_default_is_of_the_methods_with_a_penalty(reproduce):
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for name in ("KL(rob, Wo-2; λ=4)", "KL(rob, Wo-2)"):
-        assert f"{name} on {DATA}, tiny, batch 11, a tenth held out 0 grid-3x3x3 ? unknown" in lines
+        assert (
+            f"{name} on {DATA}, tiny, batch 11, a tenth held out 1 0 grid-3x3x3 ? unknown" in lines
+        )
     assert any(line.startswith("2 runs missing") for line in lines)
     assert "std*" not in out
     every = reproduce("--dry-run", "--factor", "0.5", "--table", "small", "--figure", "curve")[1]

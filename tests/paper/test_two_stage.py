@@ -278,7 +278,7 @@ def test_a_dry_run_counts_every_run_once(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "--dry-run", "--device", "cpu", *options]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "8 runs missing, for 16 evaluations: " in text
-    assert "STN+(LocNet(black), std*) oracle on cifar10, batch 128 0, 1 grid-775" in text
+    assert "STN+(LocNet(black), std*) oracle on cifar10, batch 128 2 0-1 grid-775" in text
     # Six runs of 400 s, two of twice that with 128 images a step, and 16 times twice 20 s: 4,640 s.
     assert ": 1 h 17 min on made-up GPU" in text
 

@@ -72,6 +72,16 @@ def test_one_evaluation_that_needs_two_runs_is_told_from_them(tmp_path, pair):
     assert total.startswith("2 runs missing, for 1 evaluation; of 1 evaluation no record")
 
 
+def test_each_line_counts_what_it_trains_and_all_of_them_add_up(tmp_path, pair):
+    seeds = [pair.changed(seed=seed) for seed in range(3)]
+    tasks = [Task(plan=each) for each in (*seeds, *(replace(each, oracle=True) for each in seeds))]
+    train(seeds[1].locnet, folder_of(seeds[1].locnet, tmp_path))
+    todo = todo_of(tasks, Times.of(INVARIANCE, [], CPU), runs=tmp_path)
+    # Two for each seed, but for one that is trained; the oracle has the same.
+    assert [(len(line.tasks), line.untrained) for line in todo.lines] == [(3, 5), (3, 0)]
+    assert todo.untrained == 5
+
+
 @pytest.mark.parametrize("held", ["locnet", "classifier", None])
 def test_a_worker_waits_for_whoever_is_at_work_in_any_of_its_folders(tmp_path, pair, held):
     folder = folder_of(getattr(pair, held) if held else pair, tmp_path)

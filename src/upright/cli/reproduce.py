@@ -47,6 +47,7 @@ __all__ = ["Reproduce"]
 
 _Names = UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="")]]
 _Dir = Annotated[Path, arg(metavar="DIR")]
+_RUNS = Path("runs/reproduce")
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -91,7 +92,7 @@ class Reproduce:
     results: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """The records: read from here, and added to here. Without it, that is the folder results, and
     what the project measured, which comes with the package, is read, too."""
-    runs: _Dir = Path("runs/reproduce")
+    runs: _Dir = _RUNS
     """The runs: checkpoints and states, from which the same command continues."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
     """Write the tables to this folder, as Markdown, LaTeX and CSV."""
@@ -140,7 +141,14 @@ class Reproduce:
                 tasks = self._tasks(layouts, needs, known, engine.device, times)
                 failed = self._run(tasks, kept, engine)
             records = results.read()
-        tables = fill_tables(_PAPER, layouts, records, seeds=self.seeds)
+        tables = fill_tables(
+            _PAPER,
+            layouts,
+            records,
+            seeds=self.seeds,
+            batches=self.batch,
+            options=self._kept_options,
+        )
         choices = weight_choices(_PAPER, records, results.held_out.read())
         shown = printing(lambda: self._show(tables, _asked(choices, needs), console))
         deliver([shown, *self._files(tables, choices)])
@@ -178,6 +186,17 @@ class Reproduce:
     def _paper(self) -> Paper:
         """Whose runs are made."""
         return _PAPER.on_held_out if self.held_out else _PAPER
+
+    @property
+    def _kept_options(self) -> list[str]:
+        """What the command of a cell repeats: how runs are made, and where they and records lie.
+
+        Not by which machine, which is another one where a page is read.
+        """
+        runs = None if self.runs == _RUNS else self.runs
+        given = {"--precision": self.precision, "--results": self.results, "--runs": runs}
+        kept = ((name, str(value)) for name, value in given.items() if value is not None)
+        return [part for both in kept for part in both]
 
     def _needs(self, layouts: Sequence[Layout]) -> list[Need]:
         needs = self._table_needs(layouts) + figure_needs(

@@ -21,11 +21,16 @@ _WORDS: dict[Basis, str] = {
 
 
 def todo_table(todo: Todo) -> RenderableType:
-    """List tasks, the seeds of a recipe on one line, with a total."""
+    """List tasks, the seeds of a recipe on one line, with a total.
+
+    A line says how many runs it stands for, and has the time of all of them.
+    """
     if not todo.lines:
         return plain_text("No run is missing.")
     table = Table(box=box.SIMPLE_HEAD, title="missing", title_justify="left")
-    for heading in ("run", "seeds", "attacks"):
+    table.add_column("method", overflow="fold")
+    table.add_column("runs", justify="right", no_wrap=True)
+    for heading in ("seeds", "attacks"):
         table.add_column(heading, overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("from")
@@ -37,9 +42,25 @@ def todo_table(todo: Todo) -> RenderableType:
 def _row(line: TodoLine) -> list[str]:
     first = line.tasks[0]
     name = str(first).rpartition(", seed ")[0]
-    seeds = ", ".join(str(task.plan.main.seed) for task in line.tasks)
-    kinds = dict.fromkeys(cost.basis for cost in line.costs)
-    return [name, seeds, ", ".join(first.attacks), _time(line.costs), " and ".join(kinds)]
+    seeds = _seeds(sorted(task.plan.main.seed for task in line.tasks))
+    kinds = " and ".join(dict.fromkeys(cost.basis for cost in line.costs))
+    runs, attacks = str(line.untrained), ", ".join(first.attacks)
+    return [name, runs, seeds, attacks, _time(line.costs), kinds]
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    """Write seeds as `upright train --seeds` reads them.
+
+    >>> _seeds([0, 1, 2, 4])
+    '0-2,4'
+    """
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ",".join(f"{part[0]}-{part[-1]}" if part[1:] else str(part[0]) for part in parts)
 
 
 def _total(todo: Todo) -> str:

@@ -8,7 +8,7 @@ the measured mean and the printed one. A misprint is not compared with; a caveat
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -31,10 +31,26 @@ __all__ = ["Judge"]
 class Judge:
     """Judges cells by records, which it looks through once."""
 
-    def __init__(self, paper: Paper, records: Iterable[Record], *, seeds: int) -> None:
-        """A cell with fewer than so many seeds has the command that makes the others."""
+    def __init__(
+        self,
+        paper: Paper,
+        records: Iterable[Record],
+        *,
+        seeds: int,
+        batches: Collection[int] = (),
+        options: Sequence[str] = (),
+    ) -> None:
+        """A cell with fewer than so many seeds has the command that makes the others.
+
+        Args:
+            paper: whose cells are judged.
+            records: what was measured.
+            seeds: as many as a cell is to have.
+            batches: the sizes of batch that the command asks for; none for all.
+            options: what else the command has, ready to be typed, part by part.
+        """
         self.paper = paper
-        self.seeds = seeds
+        self.seeds, self._batches, self._options = seeds, batches, options
         self._index = by_recipe(paper, records)
         # Cells ask for the same again: for their natural accuracy, and for their baseline.
         self.shown = cache(self._shown)
@@ -121,4 +137,9 @@ class Judge:
         if full or not self.paper.command:
             return ""
         asked = ["--table", table, "--dataset", dataset, "--method", method]
-        return f"{self.paper.command} {shlex.join([*asked, '--seeds', str(self.seeds)])}"
+        # A size that the method was never trained with would leave the command no run.
+        there = {plan.main.batch for plan in wanted(self.paper, dataset, method)}
+        for batch in self._batches:
+            asked += ["--batch", str(batch)] if batch in there else []
+        asked += ["--seeds", str(self.seeds), *self._options]
+        return f"{self.paper.command} {shlex.join(asked)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from upright.paper.judge import Judge
@@ -60,10 +60,19 @@ def _narrowed(
 
 
 def fill_tables(
-    paper: Paper, layouts: Iterable[Layout], records: Iterable[Record], *, seeds: int = 5
+    paper: Paper,
+    layouts: Iterable[Layout],
+    records: Iterable[Record],
+    *,
+    seeds: int = 5,
+    batches: Collection[int] = (),
+    options: Sequence[str] = (),
 ) -> tuple[Table, ...]:
-    """Lay out what records say; a cell with fewer seeds has the command that makes the others."""
-    judge = Judge(paper, records, seeds=seeds)
+    """Lay out what records say; a cell with fewer seeds has the command that makes the others.
+
+    The command asks for these sizes of batch, or for all, and has these options besides.
+    """
+    judge = Judge(paper, records, seeds=seeds, batches=batches, options=options)
     return tuple(_table(judge, layout) for layout in layouts)
 
 

@@ -19,6 +19,8 @@ class TodoLine:
 
     tasks: tuple[Task, ...]
     costs: tuple[Cost, ...]
+    untrained: int
+    """How many runs are to be trained for them; one that an earlier line needs counts there."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ def todo_of(tasks: Sequence[Task], times: Times, *, runs: Path) -> Todo:
     untrained = untrained_runs(tasks, runs)
     left, lines = set(untrained), []
     for group in _by_recipe(tasks):
-        costs = []
+        costs, before = [], len(left)
         for task in group:
             train = left.intersection(task.plan.runs)
             costs.append(times.cost(task, train))
             left -= train
-        lines.append(TodoLine(tuple(group), tuple(costs)))
+        lines.append(TodoLine(tuple(group), tuple(costs), before - len(left)))
     return Todo(tuple(lines), len(untrained), times.hardware)
 
 
