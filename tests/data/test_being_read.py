@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from upright import evaluate
+from upright import SuspiciousInput, evaluate
 from upright.data import ClassNames, being_read, folder, load_data
 from upright.data.being_read import BeingRead
 from upright.data.folder import read_folder
@@ -186,6 +187,24 @@ def test_a_place_without_its_word_is_told_how_it_is_written(photographs: Path) -
         load_data("c.npz")
     with pytest.raises(ValueError, match=f"is a folder: write folder:{photographs}"):
         load_data(str(photographs))
+
+
+@pytest.mark.parametrize("use", ["all", "evaluate"])
+def test_what_threads_warn_of_names_the_line_that_asked(tmp_path: Path, use: str) -> None:
+    for name, alpha in (("a", 255), ("b", 128)):  # the first is opened to tell the size
+        (tmp_path / name).mkdir()
+        Image.new("RGBA", (6, 6), (0, 0, 0, alpha)).save(tmp_path / name / "picture.png")
+    data = load_data(f"folder:{tmp_path}")
+    assert isinstance(data, BeingRead)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SuspiciousInput)
+        if use == "all":
+            assert len(data.images) == 2
+        else:
+            evaluate(lambda images: images.mean((2, 3))[:, :2], data, attacks=[])
+    (warning,) = caught
+    assert "transparent parts" in str(warning.message)
+    assert warning.filename == __file__
 
 
 class TestOneAhead:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -92,6 +95,40 @@ def test_warning_names_the_line_that_called() -> None:
         warnings.simplefilter("always")
         evaluate(soft.eval(), bars(4, 3), attacks=[])
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
+
+
+def bytes_as_floats(kind: str) -> Any:
+    images, labels = bars(4, 3)
+    whole = 255 * images / images.max(), labels
+    return {"arrays": whole, "a data set": TensorDataset(*whole), "batches": [whole]}[kind]
+
+
+@pytest.mark.parametrize("kind", ["arrays", "a data set", "batches"])
+def test_a_warning_about_bytes_names_the_line_that_called(kind: str) -> None:
+    """Of arrays, a thread looks at the pixels."""
+    data = bytes_as_floats(kind)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        evaluate(trained_network(), data, attacks=[])
+    (warning,) = caught
+    assert "divide by 255" in str(warning.message)
+    assert (warning.filename, warning.lineno) == (__file__, line)
+
+
+def test_a_warning_of_a_thread_is_told_once_for_each_line_and_can_be_made_an_error() -> None:
+    data = bytes_as_floats("arrays")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            evaluate(trained_network(), data, attacks=[])
+        evaluate(trained_network(), data, attacks=[])
+    first, second = caught
+    assert second.lineno == first.lineno + 1
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", module=re.escape(__name__))
+        with pytest.raises(SuspiciousInput, match="divide by 255"):
+            evaluate(trained_network(), data, attacks=[])
 
 
 def test_data_set_leaves_the_global_generator_alone() -> None:

@@ -12,6 +12,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from upright.checks import warning_here
 from upright.data.images import LabelledImages
 
 __all__ = ["BeingRead"]
@@ -96,14 +97,14 @@ class BeingRead(LabelledImages):
             self._look_at(to_read)
         if places.equal(torch.arange(len(self))):
             self._lay_out()
-        missing = iter(to_read)
+        missing, keep = iter(to_read), warning_here(self._keep)
         coming: deque[tuple[int, Future[None]]] = deque()
         pool = ThreadPoolExecutor(_threads(), thread_name_prefix="upright-read")
         try:
             for some in places.split(_AT_ONCE):
                 for place in some.tolist():
                     for next_one in islice(missing, _AHEAD - len(coming)):
-                        coming.append((next_one, pool.submit(self._keep, next_one)))
+                        coming.append((next_one, pool.submit(keep, next_one)))
                     if coming and coming[0][0] == place:
                         coming.popleft()[1].result()
                 yield self._stacked(some), self.labels[some]

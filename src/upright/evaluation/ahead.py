@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from upright.checks import warning_here
 from upright.modes import climbing
 
 __all__ = ["one_ahead"]
@@ -20,10 +21,11 @@ def one_ahead(items: Iterator[T]) -> Generator[T, None, None]:
     one item at the most. Left to the garbage collector it would be closed in any thread, such as
     one that a pool is just starting, and wait for that pool's lock for ever.
     """
+    make = warning_here(_next)
     with ThreadPoolExecutor(1, thread_name_prefix="upright-ahead") as thread:
-        coming = thread.submit(_next, items)
+        coming = thread.submit(make, items)
         while item := coming.result():
-            coming = thread.submit(_next, items)
+            coming = thread.submit(make, items)
             yield item[0]
 
 
