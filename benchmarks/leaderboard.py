@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import hardest_tables
+import members
 from change_tables import changes, in_markdown
 from hardest_tables import Hardest, table
+from members import Members
 
 from upright.files import write_whole
 from upright.models import is_network
@@ -85,18 +87,23 @@ def _accuracy(found: Estimate | Reported | None, seeds: int) -> str:
 
 
 def sections(
-    records: Sequence[Record], held_out: Sequence[Record], hardest: Iterable[Hardest]
+    records: Sequence[Record],
+    held_out: Sequence[Record],
+    hardest: Iterable[Hardest],
+    means: Iterable[Members],
 ) -> Mapping[str, str]:
     """What the documentation shows, by the names of its sections."""
     boards = {name: board_in_markdown(leaderboard(INVARIANCE, name, records)) for name in DATA_SETS}
-    return boards | {"changes": changes(held_out)} | hardest_tables.sections(hardest)
+    more = {"changes": changes(held_out)} | hardest_tables.sections(hardest)
+    return boards | more | members.sections(means)
 
 
-def read_all(results: Path) -> tuple[list[Record], list[Record], list[Hardest]]:
+def read_all(results: Path) -> tuple[list[Record], list[Record], list[Hardest], list[Members]]:
     """All records that may count, those to choose by, and what is known of the images that fail."""
     records = [*read_folder(results).records, *_read(results / MORE)]
     hardest = [Hardest.read(path) for path in sorted(results.glob("hardest/*.json"))]
-    return records, _read(results / HELD_OUT), hardest
+    means = [Members.read(path) for path in sorted(results.glob("members/*.json"))]
+    return records, _read(results / HELD_OUT), hardest, means
 
 
 def _read(path: Path) -> list[Record]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import partial
 from importlib import import_module as load
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import torch
 from PIL import Image
 
 from made_up_records import made_up_record, paper_recipe
-from upright import Pose, warp
+from upright import Pose, evaluate, warp
 from upright.data import load_data
+from upright.ensemble import ensemble
 from upright.models.size import network_size
 from upright.report.sections import fill_sections
 from upright.sources import load_model
@@ -131,3 +134,49 @@ def test_a_search_of_its_own_poses_is_refused(tmp_path: Path) -> None:
     asked = ["--model", "zoo:cifar10/std", "--data", "glyphs", "--images", "2"]
     with pytest.raises(SystemExit, match="name a grid"):
         load("hardest").main([*asked, "--attack", "wo-2", "--json", str(tmp_path / "no.json")])
+
+
+def test_a_mean_is_held_against_how_many_of_its_members_are_wrong(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    images = torch.nn.functional.interpolate(torch.rand(200, 1, 6, 6), 24, mode="bilinear")
+    alike = torch.randn(4, 36) / 3
+    models = [
+        torch.nn.Sequential(torch.nn.AvgPool2d(4), torch.nn.Flatten(), torch.nn.Linear(36, 4))
+        for _ in range(3)
+    ]
+    for model in models:
+        model[-1].weight.data = alike + torch.randn(4, 36) / 12
+    labels = ensemble(*models)(images).argmax(1)
+    runs = [tmp_path / name for name in ("mean", "a", "b", "c")]
+    for run, model in zip(runs, (ensemble(*models), *models), strict=True):
+        run.mkdir()
+        state = run / "evaluation-0.safetensors"
+        evaluate(model.eval(), (images, labels), attacks=["grid-3x3x3"], state=state)
+    kept = tmp_path / "kept" / "members.json"
+    asked = ["--data", "noise", "--attack", "grid-3x3x3", "--json", str(kept)]
+    load("members").main(["--mean", str(runs[0]), "--members", *map(str, runs[1:]), *asked])
+    found = load("members").Members.read(kept)
+
+    grid = itertools.product((-3.0, 0.0, 3.0), (-3.0, 0.0, 3.0), (-30.0, 0.0, 30.0))
+    moved = [warp(images, Pose(torch.tensor([pose]).expand(200, 3))) for pose in grid]
+    logits = torch.stack([torch.stack([model(each) for model in models]) for each in moved])
+    wrong = (logits.argmax(-1) != labels).any(0).sum(0)
+    by_mean = (logits.mean(1).argmax(-1) != labels).any(0)
+    assert found.wrong == [int((wrong == votes).sum()) for votes in range(4)]
+    assert found.wrong_for_mean == [int((by_mean & (wrong == votes)).sum()) for votes in range(4)]
+    assert all(found.wrong)
+    assert "| in all | 200 |" in load("members").sections([found])["members"]
+
+
+def test_a_mean_of_other_images_is_refused(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)).eval()
+    runs = [tmp_path / name for name in ("mean", "member", "empty")]
+    for run, labels in zip(runs, ([0, 1], [1, 1]), strict=False):
+        run.mkdir()
+        images = (torch.rand(2, 1, 8, 8), torch.tensor(labels))
+        evaluate(model, images, attacks=["grid-1x1x3"], state=run / "evaluation-0.safetensors")
+    compare = partial(load("members").compare, data="noise", attack="grid-1x1x3")
+    with pytest.raises(SystemExit, match="other images"):
+        compare(runs[0], [runs[1]])
+    with pytest.raises(SystemExit, match="evaluate it first"):
+        compare(runs[0], [runs[2]])
