@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cheap_compiler import compiled_cheaply
 from tiny_zoo import NAME
 from upright import zoo
 from upright.record_files import read
@@ -35,6 +36,21 @@ def test_a_run_is_packed_measured_and_found_again(small_run, upright, monkeypatc
     code, _, err = upright(*add, *options)
     assert code == 2
     assert "mine/glyphs/mine.json is there already" in err
+
+
+def test_a_network_is_compiled_to_be_measured(small_run, upright):
+    into = ["--into", "mine", "--attack", "grid-3x3x3", "--device", "cpu", "--limit", 12]
+    with compiled_cheaply(side=32) as compiler:
+        for name, more in ("glyphs/plain", []), ("glyphs/compiled", ["--compile"]):
+            assert compiler.sizes == []
+            add = ["zoo", "add", small_run.path, "--name", name, *into, *more]
+            assert upright(*add)[::2] == (0, "")
+        assert compiler.sizes != []
+    plain, compiled = (
+        Entry(Path("mine"), name).card().records[0] for name in ("glyphs/plain", "glyphs/compiled")
+    )
+    assert compiled.measured == plain.measured
+    assert compiled.evaluation == plain.evaluation | {"compile": True}
 
 
 def test_an_evaluation_measures_what_the_card_says(entry, upright):

@@ -167,7 +167,7 @@ class TestTaking:
         assert code == 2
         assert "is not there" in " ".join(err.split())
 
-    @pytest.mark.parametrize("more", [("--attack", "wo-2"), ("--note", "mine"), ("--limit", "3")])
+    @pytest.mark.parametrize("more", [("--attack", "wo-2"), ("--note", "mine"), ("--compile",)])
     def test_nothing_is_measured_of_it(self, files, tmp_path, upright, more):
         code, _, err = upright("zoo", "add", files / "a.net.json", "--into", tmp_path / "z", *more)
         assert code == 2

@@ -60,6 +60,7 @@ def add(
     ] = (),
     limit: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None,
     precision: Literal["float32", "float16", "bfloat16"] = "float32",
+    compiled: Annotated[bool, arg(name="compile")] = False,
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
     note: Annotated[str, arg(metavar="TEXT", help_behavior_hint="")] = "",
 ) -> None:
@@ -74,13 +75,14 @@ def add(
         attack: Measured beside the natural accuracy, may be given several times; without, grid-775.
         limit: Measure the first N test images only; the card says so.
         precision: Of the network while it is measured.
+        compiled: Let PyTorch compile it for that, which pays where it is large.
         device: Where to compute, such as cpu or cuda; a GPU where there is one.
         note: What else the card is to say, such as of which seeds this is the best.
     """
     check_at_least_1(limit=limit)
     writable(into / "x" / "x.json")
     if run.suffix in ENDINGS and not run.is_dir():
-        if attack or limit or precision != "float32" or device or note:
+        if attack or limit or precision != "float32" or compiled or device or note:
             raise ValueError(
                 f"{run} is of an entry, which brings its numbers and its note: nothing is "
                 "measured, so give --into and --name alone"
@@ -94,6 +96,7 @@ def add(
         attacks=attack or ("grid-775",),
         limit=limit,
         precision=precision,
+        compiled=compiled,
         device=parse_device(device),
         note=note,
         beside=with_reported,

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from upright.data.known import KNOWN
-from upright.evaluation import Precision
+from upright.evaluation import Precision, Question
 from upright.measure.run import measure_run
 from upright.measure.subject import FinishedRun
 from upright.records import Record
@@ -33,6 +33,7 @@ def add_to_zoo(
     attacks: tuple[str, ...] = ("grid-775",),
     limit: int | None = None,
     precision: Precision = "float32",
+    compiled: bool = False,
     device: torch.device | str = "cpu",
     note: str = "",
     beside: Callable[[Record], Record] = lambda record: record,
@@ -47,6 +48,7 @@ def add_to_zoo(
         attacks: to measure beside the natural accuracy.
         limit: measure the first so many test images only; the card says so.
         precision: of the network while it is measured.
+        compiled: whether it is compiled for that, see ``upright.models.Compiled``.
         device: where to evaluate.
         note: what else the card is to say.
         beside: puts what others report beside a record, as ``paper.with_reported`` does.
@@ -83,6 +85,7 @@ def add_to_zoo(
         precision=precision,
         device=device,
         limit=limit,
+        question=Question(compile=compiled),
         progress=progress,
     )
     images = recipe.load_data("test", limit=1).images
