@@ -22,7 +22,7 @@ from upright.record_files import append
 from upright.records import Reported, from_json, to_json
 from upright.report.comparable import comparable, comparable_times
 from upright.report.data import runtime_points
-from upright.report.exhibition import Exhibition
+from upright.report.exhibition import Exhibition, told_apart
 from upright.report.figures import (
     all_drawings,
     draw_along,
@@ -32,6 +32,7 @@ from upright.report.figures import (
     draw_runtime,
     find_example,
 )
+from upright.report.page.payload import payload
 from upright.report.runs import group_runs
 from upright.report.saved import read_saved, write_saved
 from upright.train import Recipe
@@ -235,6 +236,54 @@ def test_the_example_says_in_words_what_its_pose_changes():
     image = torch.as_tensor(shown.images[found.image])[None] / 255
     assert found.moved() == pytest.approx(warp(image, pose)[0].numpy(), abs=1e-5)
     assert draw_example(found) is not None
+
+
+def test_the_example_of_a_single_model_is_an_image_that_its_worst_pose_tips_over():
+    shown = made_up.shown()
+    right = made_up.model(shown, "mine", errs=0)
+    predicted, worst, tipped = right.predicted.copy(), right.worst.copy(), 4
+    predicted[tipped].flat[-1] = (shown.labels[tipped] + 1) % 3
+    worst[tipped] = predicted[tipped].size - 1
+    # The least sure of all answers: what is right is no better for being sure.
+    confidence = np.where(predicted == right.predicted, 255, 90).astype(np.uint8)
+    model = replace(right, predicted=predicted, worst=worst, confidence=confidence)
+    assert find_example(Exhibition(shown, (model,))).image == tipped
+
+
+def test_what_stands_above_an_example_is_not_cut_off():
+    shown = made_up.shown("shift(3px) rotate(30) zoom(0.8..1.25) brightness(0.2)", (3,) * 5)
+    corner = np.zeros(7, dtype=np.int64)
+    models = [
+        replace(made_up.model(shown, name, errs=errs), worst=corner)
+        for name, errs in (("weak", 0.9), ("strong", 0.1))
+    ]
+    drawing = draw_example(find_example(Exhibition(shown, tuple(models))))
+    texts = [
+        (float(size), float(y))
+        for size, y in re.findall(
+            r'<text style="font-size: (\S+)px[^>]*translate\(\S+ (\S+)\)', drawing.svg
+        )
+    ]
+    assert len(texts) == 4  # a pose of two lines, and two answers
+    assert all(y >= size for size, y in texts)
+
+
+def test_folders_of_one_data_set_are_told_apart_by_their_spaces():
+    turned, zoomed = made_up.shown(), made_up.shown("zoom(0.8..1.25)", (3,))
+    other = replace(turned, dataset="other")
+    shown = (turned, zoomed, turned, other)
+    found = told_apart([Exhibition(each, (made_up.model(each, "mine"),)) for each in shown])
+    assert [each.title for each in found] == [
+        f"made-up, test, {turned.space}",
+        "made-up, test, zoom(0.8..1.25)",
+        f"made-up, test, {turned.space} (2)",
+        "other",
+    ]
+    titles = [drawing.title for drawing in all_drawings([], found)]
+    assert len({*titles}) == len(titles) == 1 + 3 * len(shown)
+    assert [each["title"] for each in payload(found, [], ())["exhibitions"]] == [
+        each.title for each in found
+    ]
 
 
 def test_two_folders_of_one_data_set_have_figures_of_their_own(tmp_path):

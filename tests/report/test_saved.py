@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,6 +171,23 @@ def test_what_cannot_stand_side_by_side_is_an_error_of_one_line(save, options, m
     error = save("models.py:other", *options)
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_model_whose_outputs_have_another_order_is_told_so(tmp_path):
+    shown = made_up.shown()
+    write_saved(tmp_path, shown, made_up.model(shown, "mine"))
+    order = np.array([2, 0, 1])
+    other = replace(
+        shown,
+        classes=tuple(shown.classes[place] for place in order.argsort()),
+        labels=order[shown.labels],
+        data_digest={"test_images": "1" * 64},
+    )
+    with pytest.raises(ValueError, match="other classes, or in another order"):
+        write_saved(tmp_path, other, made_up.model(other, "theirs"))
+    moved = replace(other, images=other.images[::-1])
+    with pytest.raises(ValueError, match="other images or another grid"):
+        write_saved(tmp_path, moved, made_up.model(moved, "theirs"))
 
 
 def test_without_a_grid_nothing_can_be_saved(tmp_path, monkeypatch, capsys):

@@ -175,7 +175,7 @@ def test_a_family_that_is_not_known_here_costs_one_line_that_says_what_to_do(tmp
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 2
     error = capsys.readouterr().err
     assert "no family is called 'swirl'" in error
-    assert error.endswith("import its families first, or remove the file\n")
+    assert "by --families FILE.py, import it in Python, or remove what was saved\n" in error
     assert error.count("\n") == 1
 
 

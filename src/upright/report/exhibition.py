@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,16 @@ from upright.report.model import Source
 from upright.space import Space
 from upright.window import Window
 
-__all__ = ["Array", "Exhibition", "SavedModel", "Shown", "fooled_poses", "record_id", "titles"]
+__all__ = [
+    "Array",
+    "Exhibition",
+    "SavedModel",
+    "Shown",
+    "fooled_poses",
+    "record_id",
+    "titles",
+    "told_apart",
+]
 
 Array = NDArray[Any]
 
@@ -133,6 +142,12 @@ class Exhibition:
     models: tuple[SavedModel, ...]
     unguarded: tuple[Path, ...] = ()
     """Files without a digest, as they were saved before there was one."""
+    called: str = ""
+    """How people tell it from others, where the name of the data set does not."""
+
+    @property
+    def title(self) -> str:
+        return self.called or self.shown.dataset
 
 
 def record_id(record: Record | Source) -> str:
@@ -148,6 +163,20 @@ def fooled_poses(shown: Shown, model: SavedModel) -> FooledPoses:
     wrong = model.predicted.reshape(explored, -1) != labels[:, None]
     natural = torch.as_tensor(model.natural != labels)
     return FooledPoses(shown.poses(), pack_bits(torch.as_tensor(wrong)), natural)
+
+
+def told_apart(exhibitions: Sequence[Exhibition]) -> tuple[Exhibition, ...]:
+    """Call exhibitions of one data set by its split and their spaces, too, or by number."""
+    named: list[Exhibition] = []
+    sets, before = Counter(each.title for each in exhibitions), Counter[str]()
+    for each in exhibitions:
+        called = each.title
+        if sets[called] > 1:
+            called += f", {each.shown.split}, {each.shown.space}"
+        before[called] += 1
+        number = f" ({before[called]})" if before[called] > 1 else ""
+        named.append(replace(each, called=called + number))
+    return tuple(named)
 
 
 def titles(models: Sequence[SavedModel]) -> list[str]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -21,6 +20,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from upright.checks import few
 from upright.files import plain_name, write_whole
 from upright.report.exhibition import Array, Exhibition, SavedModel, Shown
 from upright.report.saved_checks import check_model, check_shown
@@ -29,6 +29,8 @@ from upright.space import Space
 __all__ = ["check_beside", "read_saved", "write_saved"]
 
 _SHOWN = "shown.safetensors"
+_BY_CLASSES = ("classes", "labels", "data_digest")
+"""What of the shown images depends on the order of a model's outputs."""
 _AXIS = "grid/"
 """Before the name of an axis: the array of its values."""
 _FIRST_NAMES = {
@@ -43,15 +45,20 @@ _FIRST_NAMES = {
 def check_beside(folder: Path, shown: Shown) -> None:
     """Check that models with these images and this grid may be saved in a folder."""
     path = folder / _SHOWN
-    if path.exists() and not _same(_read(Shown, path).value, shown):
+    if path.exists() and (other := _difference(_read(Shown, path).value, shown)):
         raise ValueError(
-            f"{folder} holds other images or another grid; name another folder, or remove {path} "
-            "and what lies beside it"
+            f"{folder} holds {other}; name another folder, or remove {path} and what lies beside it"
         )
 
 
-def _same(one: Shown, other: Shown) -> bool:
-    return _digest_of(*_parts(one)) == _digest_of(*_parts(other))
+def _difference(one: Shown, other: Shown) -> str:
+    """Say what one has that the other does not; nothing where they are the same."""
+    if _digest_of(*_parts(one)) == _digest_of(*_parts(other)):
+        return ""
+    named_alike = replace(other, **{name: getattr(one, name) for name in _BY_CLASSES})
+    if _digest_of(*_parts(one)) == _digest_of(*_parts(named_alike)):
+        return f"answers of other classes, or in another order ({few(one.classes)})"
+    return "other images or another grid"
 
 
 def write_saved(folder: Path, shown: Shown, model: SavedModel) -> Path:
@@ -124,8 +131,8 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except _UnknownSpaceError as error:
         raise ValueError(
-            f"{path} is of a space that is not known here ({error}); import its families first, or "
-            "remove the file"
+            f"{path} is of a space that is not known here: {error}; name the file of its families "
+            "by --families FILE.py, import it in Python, or remove what was saved"
         ) from None
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
         reason = " ".join(str(e).split()) or type(e).__name__
@@ -161,7 +168,7 @@ def _space(text: object) -> Space:
     try:
         return Space.of(text)  # type: ignore[arg-type]
     except ValueError as error:
-        raise _UnknownSpaceError(textwrap.shorten(str(error), 200)) from None
+        raise _UnknownSpaceError(str(error).partition("; ")[0]) from None
 
 
 def _refuse(constant: str) -> NoReturn:

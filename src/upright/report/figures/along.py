@@ -51,7 +51,7 @@ def draw_along(exhibition: Exhibition) -> Drawing | None:
     drawing.supylabel("example", fontsize=9.5)
     return Drawing(
         f"along-{axis.name}-{shown.dataset}",
-        f"Where along {axis.name} {len(shown.labels)} random examples of {shown.dataset} are "
+        f"Where along {axis.name} {len(shown.labels)} random examples of {exhibition.title} are "
         "misclassified",
         "Each row is one example, changed in nothing else; marked where the model is wrong.",
         drawing,

@@ -39,7 +39,7 @@ def draw_curves(exhibition: Exhibition) -> Drawing | None:
     drawing.legend(*by_size.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return Drawing(
         f"curves-{shown.dataset}",
-        f"From natural to worst-case accuracy on {shown.dataset}",
+        f"From natural to worst-case accuracy on {exhibition.title}",
         f"Of the {len(shown.images)} explored images. Left: right as they are and at every saved "
         "pose in a box that reaches so much less far. Right: the accuracy to expect when so "
         "many of the saved poses are drawn at random for each image, none twice.",

@@ -71,6 +71,8 @@ class Drawing:
     def _render(self, kind: str) -> bytes:
         buffer = io.BytesIO()
         with _style():
+            # A layout is settled when it is made again: titles of several lines need that room.
+            self.figure.draw_without_rendering()
             metadata = {"Date": None} if kind == "svg" else {"Software": None}
             self.figure.savefig(buffer, format=kind, metadata=metadata)
         return buffer.getvalue()

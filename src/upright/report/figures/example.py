@@ -25,6 +25,8 @@ _LINE = 36
 class Example:
     """One image and two models: the weak one errs at the pose that is the worst for it."""
 
+    title: str
+    """Of the images that are shown."""
     shown: Shown
     image: int
     """Which of the shown images."""
@@ -77,7 +79,7 @@ def find_example(exhibition: Exhibition) -> Example | None:
 
     The weak model is the one of lowest grid accuracy, the strong one that of highest. The image is
     right as it is for both; at the weak model's worst pose the weak one is wrong and the strong one
-    right, and both are sure of it.
+    right, and both are sure of it. Of a single model, it is one that its pose tips over.
     """
     if not exhibition.models:
         return None
@@ -89,9 +91,11 @@ def find_example(exhibition: Exhibition) -> Example | None:
     at = (rows, *np.unravel_index(weak.worst, weak.predicted.shape[1:]))
     fit = (weak.natural == labels).astype(float) + (strong.natural == labels)
     fit += np.where(weak.predicted[at] != labels, weak.confidence[at] / 255, -1)
-    fit += np.where(strong.predicted[at] == labels, strong.confidence[at] / 255, -1)
+    if strong is not weak:  # which cannot be both wrong and right there
+        fit += np.where(strong.predicted[at] == labels, strong.confidence[at] / 255, -1)
     chosen = int(fit.argmax())
-    return Example(exhibition.shown, chosen, weak, weak_title, strong, strong_title)
+    models = (weak, weak_title, strong, strong_title)
+    return Example(exhibition.title, exhibition.shown, chosen, *models)
 
 
 @styled
@@ -103,7 +107,7 @@ def draw_example(example: Example) -> Drawing | None:
     seen = "both models see" if example.weak is not example.strong else "it sees"
     return Drawing(
         f"example-{example.shown.dataset}",
-        f"An example of {example.shown.dataset} at its worst pose",
+        f"An example of {example.title} at its worst pose",
         f"The pose at which {example.weak_title} errs most, and what {seen} there, with the "
         "confidence.",
         drawing,

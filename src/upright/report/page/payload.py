@@ -37,6 +37,7 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
     named = zip(exhibition.models, titles(exhibition.models), strict=True)
     return {
         "dataset": shown.dataset,
+        "title": exhibition.title,
         "split": shown.split,
         "classes": list(shown.classes),
         "shape": list(held.shape),

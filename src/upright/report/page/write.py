@@ -16,7 +16,7 @@ from upright.files import write_whole
 from upright.record_files import Damage, read, read_folder
 from upright.records import Record
 from upright.report.data import runtime_points
-from upright.report.exhibition import Exhibition, record_id
+from upright.report.exhibition import Exhibition, record_id, told_apart
 from upright.report.figures import Drawing, all_drawings
 from upright.report.figures.draw import EDGE, GRID, INK, SERIES
 from upright.report.model import Leaderboard, Table
@@ -70,7 +70,7 @@ def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
     folders = saved or _saved_folders(results if results.is_dir() else results.parent)
     contents = Contents(
         found.records,
-        tuple(read_saved(folder) for folder in folders),
+        told_apart([read_saved(folder) for folder in folders]),
         found.damaged,
     )
     if not contents.records and not contents.exhibitions:

@@ -23,7 +23,7 @@ async function startExplorer() {
     explorer.stage.fit();
     showPose(explorer);
   });
-  sets.forEach((set, place) => byId("set").append(make("option", { value: place }, set.dataset)));
+  sets.forEach((set, place) => byId("set").append(make("option", { value: place }, set.title)));
   byId("set-choice").hidden = sets.length < 2;
   byId("set").addEventListener("change", () => showSet(explorer, sets[Number(byId("set").value)]));
   showSet(explorer, sets[0]);
