@@ -9,8 +9,8 @@ from pathlib import Path
 
 from photograph_models import PRETRAINED
 
-from upright.evaluation.result import wilson_interval
 from upright.files import write_whole
+from upright.intervals import wilson_interval
 from upright.records import Record
 
 __all__ = ["ATTACKS", "GRID", "SPACE", "Asked", "read_asked", "sections", "write_asked"]

@@ -27,7 +27,7 @@ from upright import (
     SpatialPGD,
     evaluate,
 )
-from upright.evaluation.result import wilson_interval
+from upright.intervals import wilson_interval
 
 COUNT = 40
 IMAGES, LABELS = bars(COUNT, seed=2)

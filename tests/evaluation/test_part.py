@@ -16,8 +16,8 @@ from rigid_spaces import rigid
 from upright import Attack, Evaluation, Score, Space, WorstCase, evaluate
 from upright.attacks import worse_of
 from upright.evaluation import Question, examine, stream, time_limit
-from upright.evaluation.result import wilson_interval
 from upright.evaluation.time_limit import TimeLimit
+from upright.intervals import wilson_interval
 
 DATA = bars(300, seed=5)
 ATTACKS = ["grid-3x3x5", "wo-3"]

@@ -58,6 +58,7 @@ ALLOWED = {
         "each.__module__.startswith('upright.')",
     },
     "a message": {
+        "str(error).partition('; ')",
         "str(error).partition('\\n')",
         "str(error).partition('\\n')[0].partition('. ')",
         "str(error).partition(' The grammar is\\n')",

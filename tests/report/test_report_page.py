@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from upright.report.exhibition import record_id, titles
 from upright.report.figures import draw_orbits, find_example
 from upright.report.model import Cell, Column, Estimate, Row, Source, Table
 from upright.report.page.sheet import paper_sheet
+from upright.report.page.side_by_side import side_by_side
 from upright.report.runs import group_runs
 from upright.report.saved import read_saved, write_saved
 
@@ -108,6 +110,25 @@ def test_the_example_tips_the_weaker_model_over_and_not_the_stronger(results):
     assert example.weak.worst[example.image] == np.ravel_multi_index(
         example.at, example.weak.predicted.shape[1:]
     )
+
+
+def test_models_stand_beside_the_best_of_the_same_images(results):
+    saved = read_saved(results / "saved")
+    sheet = side_by_side(saved)
+    best, other = (
+        next(model for model in saved.models if model.method == row[0].text) for row in sheet.rows
+    )
+    assert best.grid_correct.mean() > other.grid_correct.mean()
+    texts = [cell.text.replace("−", "-") for cell in sheet.rows[1]]
+    for accuracy, to_first, name in (1, 2, "natural_correct"), (3, 4, "grid_correct"):
+        right, its = getattr(best, name), getattr(other, name)
+        assert float(texts[accuracy]) == pytest.approx(100 * its.mean())
+        assert float(texts[to_first]) == pytest.approx(100 * (its.mean() - right.mean()))
+    alone = [other.grid_correct & ~best.grid_correct, best.grid_correct & ~other.grid_correct]
+    assert texts[5:] == [str(each.sum()) for each in alone]
+    assert {cell.text for cell in (sheet.rows[0][2], *sheet.rows[0][4:])} == {""}
+    assert sheet.title in (results / "report" / "index.html").read_text()
+    assert side_by_side(replace(saved, models=saved.models[:1])) is None
 
 
 def test_seeds_of_one_recipe_are_one_method_with_a_standard_error():

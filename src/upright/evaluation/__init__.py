@@ -6,16 +6,17 @@ from upright.evaluation.result import (
     AttackResult,
     ClassAccuracy,
     Evaluation,
-    Interval,
     SlopeEstimate,
 )
 from upright.evaluation.run import evaluate, examine
 from upright.fooled import FooledPoses
+from upright.intervals import Difference, Interval, difference
 
 __all__ = [
     "ORACLE",
     "AttackResult",
     "ClassAccuracy",
+    "Difference",
     "Evaluation",
     "FooledPoses",
     "Interval",
@@ -24,6 +25,7 @@ __all__ = [
     "Precision",
     "Question",
     "SlopeEstimate",
+    "difference",
     "evaluate",
     "examine",
 ]

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from upright.evaluation.oracle import ORACLE
 from upright.fooled import FooledPoses
+from upright.intervals import Interval, wilson_interval
 from upright.pose import Pose
 
 __all__ = [
     "AttackResult",
     "ClassAccuracy",
     "Evaluation",
-    "Interval",
     "SlopeEstimate",
-    "wilson_interval",
 ]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % confidence interval of a fraction."""
-
-    low: float
-    high: float
-
-
-def wilson_interval(successes: int, trials: int) -> Interval:
-    """Give Wilson's score interval at 95 %, which stays sensible near 0 and 1."""
-    z = 1.959963984540054
-    share, spread = successes / trials, z * z / trials
-    middle = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
-    # At either end the bound is exact, and rounding would leave a speck beside it.
-    return Interval(
-        0.0 if successes == 0 else middle - half, 1.0 if successes == trials else middle + half
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -23,6 +23,7 @@ from upright.report.model import Leaderboard, Table
 from upright.report.page.board import leaderboard_sheet
 from upright.report.page.payload import payload
 from upright.report.page.sheet import methods_sheet, paper_sheet, records_sheet
+from upright.report.page.side_by_side import side_by_side
 from upright.report.runs import group_runs
 from upright.report.saved import read_saved
 
@@ -97,6 +98,7 @@ def write_report(contents: Contents, folder: Path) -> Path:
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             contents=contents,
             has_run_times=bool(points),
+            pairs=list(filter(None, map(side_by_side, contents.exhibitions))),
             boards=[leaderboard_sheet(board) for board in contents.leaderboards],
             sheets=sheets,
             records=records_sheet(contents.records),
