@@ -131,20 +131,83 @@ def test_adam_is_an_option(upright: Call) -> None:
     assert json.loads(Path("run/run.json").read_text())["recipe"]["optimizer"] == "adam"
 
 
-def test_published_counts_epochs_of_the_data_there_are(
-    upright: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Recipe] = []
+PUBLISHED = ("--data", "npz:many.npz", "--published", "--out", "run")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
+    """The recipes that would be trained, on 261 images."""
+    found: list[Recipe] = []
     monkeypatch.setattr(
         "upright.cli.train.train_together",
-        lambda recipes, **_: asked.extend(recipes.values()) or [],
+        lambda recipes, **_: found.extend(recipes.values()) or [],
     )
     save_as_npz(colours(2 * 128 + 5), Path("many.npz"))
-    options = ("--data", "npz:many.npz", "--model", "etn10", "--published", "--out", "run")
-    assert upright("train", "std*", *options)[0] == 0
+    return found
+
+
+def test_published_counts_epochs_of_the_data_there_are(upright: Call, asked: list[Recipe]) -> None:
+    assert upright("train", "std*", *PUBLISHED, "--model", "etn10")[0] == 0
     assert asked == [published(asked[0], 261)]
     assert (str(asked[0].objective), asked[0].optimizer) == ("std*", "adam")
     assert (asked[0].steps, asked[0].decay_every) == (600, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "theirs"),
+    [
+        ("--batch 8", "--batch 128"),
+        ("--batch 64", "--batch 128"),  # the default, but given
+        ("--optimizer sgd --learning-rate 0.1", "--learning-rate 0.002 --optimizer adam"),
+        ("--weight-decay 0.0002", "--weight-decay 0.0"),
+        ("--flips", "--no-flips"),
+        ("--cosine", "--no-cosine"),
+    ],
+)
+def test_published_overrules_nothing_that_is_given(
+    upright: Call, asked: list[Recipe], given: str, theirs: str
+) -> None:
+    code, _, err = upright("train", "std*", *PUBLISHED, "--model", "etn10", *given.split())
+    assert (code, asked, err.count("\n")) == (2, [], 1)
+    told, advice = err.split("; leave out ")
+    assert told == f"upright: error: --published trains etn10 with {theirs}"
+    assert sorted(advice.split(", or ")[0].split()) == sorted(given.split())
+    assert advice.endswith(", or leave out --published\n")
+
+
+def test_published_takes_what_it_does_not_replace(upright: Call, asked: list[Recipe]) -> None:
+    agreeing = ("--batch", 128, "--optimizer", "adam", "--no-flips", "--no-cosine")
+    for options in ((), agreeing, ("--steps", 3)):
+        assert upright("train", "std*", *PUBLISHED, "--model", "etn10", *options)[0] == 0
+    plain, agreed, shorter = asked
+    assert agreed == plain
+    assert plain.differences(shorter) == ["steps 3 instead of 600"]
+
+
+def test_published_leaves_other_networks_the_options_given(
+    upright: Call, asked: list[Recipe]
+) -> None:
+    options = ("--model", "resnet8", "--batch", 8, "--steps", 3, "--optimizer", "adam")
+    assert upright("train", "std*", *PUBLISHED, *options)[0] == 0
+    assert asked == [
+        Recipe(
+            **{"objective": "std*", "data": "npz:many.npz", "model": "resnet8"},
+            **{"batch": 8, "steps": 3, "optimizer": "adam"},
+        )
+    ]
+
+
+def test_options_left_out_are_the_recipes_and_help_says_them(
+    upright: Call, asked: list[Recipe]
+) -> None:
+    assert upright("train", "KL(rob, Wo-10)", "--data", "npz:many.npz", "--out", "run")[0] == 0
+    assert asked == [Recipe(data="npz:many.npz")]
+    code, out, _ = upright("train", "--help")
+    plain = " ".join(out.replace("│", " ").split())
+    assert code == 0
+    for option, default in (("steps INT", 80_000), ("optimizer {sgd,adam} SGD", "sgd")):
+        assert f"(default: {default})" in plain.split(f"--{option}")[1].split(" --")[0]
+    assert "--flips, --no-flips Mirror images left-right at random. (default: True)" in plain
 
 
 @pytest.mark.filterwarnings("default")

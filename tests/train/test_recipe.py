@@ -207,6 +207,19 @@ def test_transformers_were_published_with_adam_for_300_epochs(model: str) -> Non
     assert (str(theirs.objective), theirs.model, theirs.seed) == ("std*", model, 3)
 
 
+def test_fewer_steps_are_the_beginning_of_the_published_run() -> None:
+    recipe = Recipe(objective="std*", data="svhn", model="etn34")
+    whole, begun = published(recipe, 73_257), published(recipe, 73_257, steps=1000)
+    assert whole.differences(begun) == ["steps 1000 instead of 171600"]
+    rates = [run.learning_rate_at(step) for run in (whole, begun) for step in range(1000)]
+    assert rates[:1000] == rates[1000:]
+
+
+def test_a_published_rate_falls_along_no_cosine() -> None:
+    recipe = Recipe(model="etn34", cosine=True)
+    assert published(recipe, 1280) == published(Recipe(model="etn34"), 1280)
+
+
 def test_other_networks_keep_their_recipe() -> None:
     assert published(Recipe(), 50_000) == Recipe()
     assert published(Recipe(model="gresnet44"), 50_000) == Recipe(model="gresnet44")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import DisallowNone, Positional, arg
 
 from upright.cli.messages import is_watched, one_voice, say
 from upright.cli.options import (
@@ -20,12 +21,36 @@ from upright.cli.options import (
 from upright.objective import parse_objective
 from upright.space import Space
 from upright.terminal import tell
-from upright.train import Recipe, Speed, TrainingPrecision, published, train_together
+from upright.train import (
+    Recipe,
+    Speed,
+    TrainingPrecision,
+    published,
+    published_settings,
+    train_together,
+)
 from upright.warp import Interpolation
 
 __all__ = ["Train"]
 
 _Number = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+_Optimizer = Literal["sgd", "adam"] | None
+
+_LEFT_OPEN = (
+    "steps",
+    "batch",
+    "learning_rate",
+    "cosine",
+    "optimizer",
+    "weight_decay",
+    "flips",
+)
+"""Options that are None unless they are given: --published must not overrule what is."""
+
+
+def _as_in_recipe(name: str) -> object:
+    """For help: the default of an option that is left open."""
+    return arg(help_behavior_hint=f"(default: {getattr(Recipe, name)})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +71,18 @@ class Train:
     pretrained: Annotated[str, arg(metavar="FILE")] = ""
     """Weights for the network to start from: a .safetensors file, a state dict of torch.save, or
     the folder of a run. A last layer of another number of classes starts fresh."""
-    steps: int = 80_000
-    batch: int = 64
+    steps: Annotated[DisallowNone[int | None], _as_in_recipe("steps")] = None
+    batch: Annotated[DisallowNone[int | None], _as_in_recipe("batch")] = None
     """Unique images a step."""
-    learning_rate: float = 0.1
+    learning_rate: Annotated[DisallowNone[float | None], _as_in_recipe("learning_rate")] = None
     """Divided by 10 after half and after three quarters of the steps."""
-    cosine: bool = False
+    cosine: Annotated[DisallowNone[bool | None], _as_in_recipe("cosine")] = None
     """Let the learning rate fall along half a cosine to 0 instead."""
     warmup: Annotated[int, arg(metavar="STEPS")] = 0
     """Let it rise along a line over the first steps."""
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Annotated[DisallowNone[_Optimizer], _as_in_recipe("optimizer")] = None
     """SGD with momentum 0.9, or Adam (amsgrad), which wants a lower rate, such as 0.002."""
-    weight_decay: float = 2e-4
+    weight_decay: Annotated[DisallowNone[float | None], _as_in_recipe("weight_decay")] = None
     average: Annotated[float, arg(metavar="DECAY")] = 0.0
     """Let the network that comes out have a running average of the weights, as by 0.999."""
     smoothing: float = 0.0
@@ -78,7 +103,7 @@ class Train:
     outside them is real where images are larger."""
     interpolation: Interpolation = "bilinear"
     """How images are resampled; bilinear-twice turns and then shifts, as the authors do."""
-    flips: bool = True
+    flips: Annotated[DisallowNone[bool | None], _as_in_recipe("flips")] = None
     """Mirror images left-right at random."""
     jitter: Annotated[str | None, arg(metavar="SPACE", help_behavior_hint="")] = None
     """Change images at random before anything is searched, as by "brightness(0.2) zoom(0.9..1.1)".
@@ -94,7 +119,8 @@ class Train:
     """How much of each label the teacher says, above 0; without, all of it."""
     published: bool = False
     """Train stn, etn and stn-affine as was published: Adam, 300 epochs, no augmentation, in place
-    of the options for that. Other networks keep theirs, by default the paper's."""
+    of the options for that; --steps may still be given. Other networks keep theirs, by default
+    the paper's."""
     train_images: _Number = None
     """Use the first N training images only."""
     held_out: bool = False
@@ -127,12 +153,16 @@ class Train:
 
     def __call__(self) -> None:
         """Train, and say where the run is."""
+        self._check_published()
         device = parse_device(self.device)
         with one_voice(device) as ranks:
             recipes, data = self._recipes(), None
             if self.published:
                 data = next(iter(recipes.values())).load_data()
-                recipes = {path: published(each, len(data)) for path, each in recipes.items()}
+                recipes = {
+                    path: published(each, len(data), steps=self.steps)
+                    for path, each in recipes.items()
+                }
             runs = train_together(
                 recipes,
                 data=data,
@@ -151,6 +181,23 @@ class Train:
             if not all(run.finished for run in runs):
                 say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
                 raise SystemExit(130)
+
+    def _check_published(self) -> None:
+        """Refuse options in place of which --published would put others."""
+        settings = published_settings(self.model) if self.published else {}
+        given = self._given
+        other = [name for name in given if given[name] != settings.get(name, given[name])]
+        if other:
+            raise ValueError(
+                f"--published trains {self.model} with {_as_options(settings, other)}; leave out "
+                f"{_as_options(given, other)}, or leave out --published"
+            )
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """Options that may be left open, and were not."""
+        options = {name: getattr(self, name) for name in _LEFT_OPEN}
+        return {name: value for name, value in options.items() if value is not None}
 
     def _recipes(self) -> dict[Path, Recipe]:
         seeds = [self.seed] if self.seeds is None else parse_seeds(self.seeds)
@@ -177,17 +224,10 @@ class Train:
             pretrained=self.pretrained,
             space=parse_space(self.space, self.max_translation, self.max_rotation),
             view=self.view,
-            steps=self.steps,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            optimizer=self.optimizer,
             interpolation=self.interpolation,
-            cosine=self.cosine,
             warmup=self.warmup,
-            weight_decay=self.weight_decay,
             average=self.average,
             smoothing=self.smoothing,
-            flips=self.flips,
             jitter=None if self.jitter is None else Space.of(self.jitter),
             cutout=self.cutout,
             mixup=self.mixup,
@@ -196,4 +236,16 @@ class Train:
             held_out=self.held_out,
             precision=self.precision,
             seed=seed,
+            **self._given,
         )
+
+
+def _as_options(values: Mapping[str, object], names: Iterable[str]) -> str:
+    """Some values, as they are typed."""
+    return " ".join(_as_option(name.replace("_", "-"), values[name]) for name in names)
+
+
+def _as_option(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"

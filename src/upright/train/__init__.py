@@ -8,7 +8,7 @@ from upright.train.mean import Mean
 from upright.train.pair import Pair
 from upright.train.plan import Plan
 from upright.train.pretrained import FreshLayer
-from upright.train.published import published
+from upright.train.published import published, published_settings
 from upright.train.recipe import Recipe, TrainingPrecision
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "TrainingPrecision",
     "load_network",
     "published",
+    "published_settings",
     "train",
     "train_together",
 ]
