@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -25,10 +26,13 @@ __all__ = [
     "MODULE",
     "Factory",
     "Offer",
+    "blame",
     "code_digest",
     "find_factory",
     "from_file",
     "from_module",
+    "in_words",
+    "is_users_code",
     "need_file",
     "need_library",
     "run_file",
@@ -37,6 +41,9 @@ __all__ = [
 FILE = re.compile(r"(.+\.py)(?::(\w*))?")
 MODULE = re.compile(r"([\w.]+):(\w*)")
 _HAS_PREFIX = re.compile(r"[\w-]+:")
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_NOT_OWN = (Path(os.__file__).parent, Path(__file__).parent)
 
 
 class Offer(NamedTuple):
@@ -82,7 +89,7 @@ class Factory:
         try:
             return self.value(**given)
         except (Exception, SystemExit) as error:
-            raise _blame(self.name, error, self.file) from error
+            raise blame(self.name, error, self.file) from error
 
 
 def find_factory(name: str, *, kinds: Iterable[str] = ()) -> Factory | None:
@@ -125,7 +132,7 @@ def run_file(file: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
-        raise _blame(file, error, str(path)) from error
+        raise blame(file, error, str(path)) from error
     return module
 
 
@@ -143,7 +150,7 @@ def from_module(name: str, factory: str, *, kinds: Iterable[str] = ()) -> Factor
                 f"no module is called {error.name!r}{_other_kinds(name, kinds)}; install it, or "
                 "change to the folder it is in"
             ) from error
-        raise _blame(name, error, None) from error
+        raise blame(name, error) from error
     return _factory(name, module, factory)
 
 
@@ -241,11 +248,35 @@ def _candidates(module: ModuleType) -> list[str]:
     ]
 
 
-def _blame(name: str, error: BaseException, file: str | None) -> ValueError:
-    """Say in one line what the user's code raised and, if it is in their file, in which line."""
+def blame(name: str, error: BaseException, file: str | None = None) -> ValueError:
+    """Make the error that says in one line what the user's code of this name raised."""
+    return ValueError(f"{name} raised {in_words(name, error, file)}")
+
+
+def in_words(name: str, error: BaseException, file: str | None = None) -> str:
+    """Give an error's kind and text, and the last line of the user's code that it passed.
+
+    That is code in ``file``, wherever it lies, and all that is not installed.
+    """
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == file or is_users_code(frame.filename)
     ]
-    where = f" (line {frames[-1].lineno})" if frames else ""
-    text = " ".join(str(error).split())
-    return ValueError(f"{name} raised {type(error).__name__}: {text}{where}")
+    where = f" ({_place(name, frames[-1])})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
+
+
+def is_users_code(file: str) -> bool:
+    """Whether a file is code of the user: not Python's, not installed, and not of this package."""
+    path = Path(file)
+    if not _INSTALLED.isdisjoint(path.parts) or not path.is_file():  # as "<string>"
+        return False
+    return not any(path.is_relative_to(folder) for folder in _NOT_OWN)
+
+
+def _place(name: str, frame: traceback.FrameSummary) -> str:
+    """The line, and its file where the name does not say it."""
+    file, named = Path(frame.filename).name, FILE.fullmatch(name)
+    said = named is not None and Path(named[1]).name == file
+    return f"line {frame.lineno}" if said else f"{file}, line {frame.lineno}"

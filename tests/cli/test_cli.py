@@ -427,7 +427,12 @@ class TestErrors:
             ([], "models.py:broken", "models.py:broken raised OSError: no weights anywhere"),
             ([], "timm:resnet18", "timm:resnet18 needs timm"),
             ([], "models.py:hungry", "the model does not fit into memory with a single image"),
-            ([], "models.py:picky", "AssertionError: 224 pixels wanted"),
+            (
+                [],
+                "models.py:picky",
+                "models.py:picky does not take images of 3 x 8 x 8: asked about one, it raised "
+                "AssertionError: 224 pixels wanted (line ",
+            ),
             (
                 [],
                 "models.py:grey",

@@ -368,3 +368,70 @@ def test_a_model_of_hugging_face_in_its_folder(upright: Call) -> None:
     assert by_label == {label: int(seen[label]) == label for label in colours}
     assert found == sum(by_label.values()) / 3
     assert told["options"]["center_crop"] == SIDE
+
+
+OWN = """
+from torch import nn
+
+def flat():
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 3))
+
+def last():
+    pool = nn.AdaptiveAvgPool2d((1, 3))
+    return nn.Sequential(nn.Linear(3, 3), nn.Flatten(1, 2), pool, nn.Flatten())
+
+class NoSingle(nn.Module):
+    def forward(self, images):
+        if len(images) == 1:
+            raise ValueError("no single")
+
+class Tired(nn.Module):
+    asked = 0
+    def forward(self, images):
+        Tired.asked += 1
+        return images.mean((2, 3)) if Tired.asked < 3 else {}["k"]
+
+def quits():
+    return lambda images: exit(3)
+"""
+OTHERS = (
+    "bring them to its size by a function around it, those of a folder by --resize and --center-"
+)
+
+
+class TestErrorsOfOwnCode:
+    def said(self, upright: Call, model: str, *options: object) -> str:
+        Path("own.py").write_text(OWN)
+        ask = ("--data", "folder:photos", "--attack", "wo-10", *options)
+        code, out, err = upright("evaluate", f"own.py:{model}", *ask)
+        *before, last = err.splitlines()
+        assert (code, out, "error" in "".join(before)) == (2, "", False)
+        return last.removeprefix("upright: error: ")
+
+    @pytest.mark.parametrize(
+        ("model", "raised"),
+        [
+            ("NoSingle", "ValueError: no single (line 14)"),
+            ("quits", "SystemExit: 3 (line 23)"),
+            ("flat", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x576 and 192x3)"),
+        ],
+    )
+    def test_an_image_that_it_cannot_answer_about(
+        self, upright: Call, model: str, raised: str
+    ) -> None:
+        said = self.said(upright, model)
+        whose = f"own.py:{model} does not take images of 3 x 12 x 16"
+        assert said.startswith(f"{whose}: asked about one, it raised {raised}; {OTHERS}")
+
+    def test_a_later_error_is_told_with_its_line(self, upright: Call) -> None:
+        assert self.said(upright, "Tired") == "own.py:Tired raised KeyError: 'k' (line 20)"
+
+    def test_what_is_advised_helps(self, upright: Call) -> None:
+        self.said(upright, "flat")
+        assert natural(upright, "--resize", 8, "--center-crop", 8, model="own.py:flat") >= 0
+        assert "give --layout channels-last" in self.said(upright, "last")
+        layout = ("--layout", "channels-last")
+        assert natural(upright, *layout, model="own.py:last") >= 0
+        said = self.said(upright, "flat", *layout)
+        assert "of 12 x 16 x 3" in said
+        assert said.endswith("if it takes channels first, leave out --layout")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from upright.data import ClassNames, LabelledImages, imagenet_classes
 from upright.evaluation import Question
-from upright.measure.classes import count_outputs, in_model_order
+from upright.measure.classes import count_outputs, first_image, in_model_order
 
 PETS = ClassNames(("ant", "bee", "cat"))
 
@@ -139,7 +139,8 @@ def test_outputs_are_counted_on_what_the_model_will_see() -> None:
             return images.new_zeros(len(images), 7)
 
     question = Question(canvas=2, view=6)
-    assert count_outputs(Model(), of("x", "y"), question, torch.device("cpu")) == 7
+    image = first_image(of("x", "y"), question, torch.device("cpu"))
+    assert count_outputs(Model(), image) == 7
     assert [each.shape for each in shown] == [(1, 3, 6, 6)]
 
 

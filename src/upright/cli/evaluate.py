@@ -53,6 +53,7 @@ from upright.record_files import append
 from upright.report.exhibition import Shown
 from upright.report.saved import check_beside
 from upright.sources import Trained, trained_as
+from upright.sources.blame import blaming
 from upright.sources.preprocess import Channels, Layout
 from upright.warp import Fill, Interpolation
 
@@ -217,7 +218,7 @@ class Evaluate:
         )
         self._check(question)
         kept = self.record is not None or self.save is not None
-        with one_voice(device, patience=timedelta(days=7)) as ranks:
+        with one_voice(device, patience=timedelta(days=7)) as ranks, blaming(self.model):
             loaded = load(
                 self.model,
                 self.data,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from upright.checks import Model, few
 from upright.data import ClassNames, LabelledImages, imagenet_classes
@@ -14,20 +15,22 @@ from upright.evaluation.score import Predictor
 from upright.tiles import Room
 from upright.window import Window
 
-__all__ = ["IMAGENET", "are_in_order", "count_outputs", "in_model_order"]
+__all__ = ["IMAGENET", "are_in_order", "count_outputs", "first_image", "in_model_order"]
 
 IMAGENET = 1000
 """Outputs of a model of its classes."""
 
 
-def count_outputs(
-    model: Model, data: LabelledImages, question: Question, device: torch.device
-) -> int:
-    """Ask a model about one image, as it will be asked, and count its logits."""
+def first_image(data: LabelledImages, question: Question, device: torch.device) -> Tensor:
+    """Give one image as the model will see it."""
     image = F.pad(data.head(1).as_float().to(device), [question.canvas] * 4)
+    return Window.of(image, question.view).cut(image)
+
+
+def count_outputs(model: Model, image: Tensor) -> int:
+    """Ask a model about one image, as it will be asked, and count its logits."""
     with torch.no_grad():
-        logits = Predictor(model, Room(1)).peek(Window.of(image, question.view).cut(image))
-    return logits.shape[1]
+        return Predictor(model, Room(1)).peek(image).shape[1]
 
 
 def in_model_order(

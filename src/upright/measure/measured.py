@@ -21,7 +21,7 @@ from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.evaluation.composed import each_network
 from upright.identity import is_from_file
-from upright.measure.classes import are_in_order, count_outputs, in_model_order
+from upright.measure.classes import are_in_order, count_outputs, first_image, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
 from upright.models import (
@@ -35,6 +35,7 @@ from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
 from upright.sources import load_pretrained, trained_as
+from upright.sources.blame import blaming
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.train import Plan
 
@@ -124,7 +125,10 @@ def load(
         guest = Guest.of(as_given, model, name=called, told=preprocess)
     question = _in_usual_size(question, data, whole)
     images = load_images(question, data)
-    outputs = count_outputs(network, images, question, device)
+    image = first_image(images, question, device)
+    as_taken = image.movedim(1, 3) if whole.layout == "channels-last" else image
+    with blaming(model, as_taken):
+        outputs = count_outputs(network, image)
     names = classes or (ClassNames(found.classes) if found.classes else None)
     labelled = in_model_order(images, names, outputs, told=classes is not None)
     return Loaded(

@@ -77,14 +77,14 @@ class Sized:
         return all(wanted in (None, size) for wanted, size in pairs)
 
 
-def not_taken(images: Tensor, why: str) -> str:
+def not_taken(images: Tensor, why: str, *, model: str = "the model") -> str:
     """Say that a model does not take images, and what these may need, where it cannot be known."""
     first = images.shape[1] <= 4
     layout = "give --layout channels-last" if first else "leave out --layout"
     return (
-        f"the model does not take images of {_times(images.shape[1:])}: {' '.join(why.split())}; "
-        "bring those of a folder to its size by --resize and --center-crop, or, if it takes "
-        f"channels {'last' if first else 'first'}, {layout}"
+        f"{model} does not take images of {_times(images.shape[1:])}: {' '.join(why.split())}; "
+        "bring them to its size by a function around it, those of a folder by --resize and "
+        f"--center-crop, or, if it takes channels {'last' if first else 'first'}, {layout}"
     )
 
 
