@@ -422,7 +422,11 @@ class TestErrors:
         ("options", "model", "message"),
         [
             ([], "models.py:nothing", "models.py has no 'nothing'; choose from models.py:make,"),
-            ([], "resnet", "no model is called 'resnet'; there are FILE.onnx, FILE.pt,"),
+            (
+                [],
+                "resnet",
+                "there is no such folder, and no model is called 'resnet'; there are FILE",
+            ),
             ([], "gone.onnx", "gone.onnx: no such file;"),
             ([], "models.py:broken", "models.py:broken raised OSError: no weights anywhere"),
             ([], "timm:resnet18", "timm:resnet18 needs timm"),

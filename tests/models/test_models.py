@@ -272,7 +272,8 @@ def test_a_depth_that_is_not_6n_plus_2_is_refused(depth: int, nearest: int) -> N
 
 @pytest.mark.parametrize("depth", [50, 152])
 def test_a_depth_that_imagenet_has_too_says_that_it_is_another_network(depth: int) -> None:
-    with pytest.warns(SuspiciousInput, match=rf"not ImageNet's ResNet-{depth}"):
+    other = rf"not ImageNet's ResNet-{depth}, which comes as timm:resnet{depth} or torchvision:"
+    with pytest.warns(SuspiciousInput, match=other):
         model = build_network(f"resnet{depth}")
     layers = [each for each in model.modules() if isinstance(each, nn.Conv2d | nn.Linear)]
     assert len(layers) == depth

@@ -31,7 +31,7 @@ UNLIKE: dict[str, tuple[Any, str]] = {
     "include_identity": (True, "identity included"),
     "space": (
         str(rigid(0.1, 15, unit="image")),
-        "shift by at most 10 % of the image, rotate by at most 15 degrees",
+        "shift by at most 10 % of the image that is seen, rotate by at most 15 degrees",
     ),
     "fill": ("reflection", "reflection fill"),
     "interpolation": ("bicubic", "bicubic interpolation"),

@@ -237,3 +237,12 @@ def test_results_that_have_nothing_to_show_are_an_error(tmp_path, capsys):
         assert main(["report", str(results), "--out", str(tmp_path / "out")]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_records_of_which_none_can_be_read_are_an_error_that_says_why(tmp_path, capsys):
+    file = tmp_path / "cut.jsonl"
+    file.write_text(json.dumps(to_json(made_up.RECORDS[0]))[:300])
+    assert main(["report", str(file), "--out", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert f"{file} has neither records nor saved arrays: {file}:1: no record (Unterm" in err
+    assert err.count("\n") == 1

@@ -14,6 +14,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from upright import evaluate
@@ -191,9 +192,34 @@ class TestNames:
 
     @pytest.mark.parametrize("suffix", ["pt", "pth", "ckpt", "safetensors"])
     def test_weights_alone_are_no_model(self, tmp_path, suffix):
-        torch.save(linear().state_dict(), tmp_path / f"net.{suffix}")
-        with pytest.raises(ValueError, match="weights, which need a network"):
+        save = save_file if suffix == "safetensors" else torch.save
+        save(linear().state_dict(), tmp_path / f"net.{suffix}")
+        with pytest.raises(ValueError, match="holds weights, which need a network"):
             load_model(str(tmp_path / f"net.{suffix}"))
+
+    @pytest.mark.parametrize("suffix", ["bin", "ckpt", "pt", "pth", "safetensors", "ts"])
+    @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x80\x02]q\x00."])
+    def test_what_can_be_read_by_nobody_is_not_said_to_hold_weights(
+        self, tmp_path, suffix, content
+    ):
+        path = tmp_path / f"net.{suffix}"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"cannot be read as weights: \w{2}.*:FUNCTION"):
+            load_model(str(path))
+
+    def test_a_whole_module_is_not_said_to_be_weights_and_its_code_is_not_run(self, tmp_path):
+        torch.save(linear(), tmp_path / "whole.pt")
+        with pytest.raises(ValueError, match=r"it holds a torch\.nn\..* code would have to"):
+            load_model(str(tmp_path / "whole.pt"))
+
+    @pytest.mark.parametrize("suffix", ["bin", "pt", "safetensors", "ts"])
+    def test_a_missing_file_of_weights_is_no_such_file(self, suffix):
+        with pytest.raises(ValueError, match=rf"gone\.{suffix}: no such file"):
+            load_model(f"gone.{suffix}")
+
+    def test_a_missing_folder_is_told(self):
+        with pytest.raises(ValueError, match="no such folder, and no model is called 'runs/gone'"):
+            load_model("runs/gone")
 
     def test_a_new_kind_is_one_function_and_goes_before_modules(self, monkeypatch):
         monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))

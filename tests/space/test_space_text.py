@@ -118,7 +118,7 @@ def test_per_cent_are_of_the_width_and_the_height() -> None:
     ("text", "words"),
     [
         ("shift(3px) rotate(30)", "shift by at most 3 px, rotate by at most 30 degrees"),
-        ("shift(10%, 5px)", "shift by at most 10 % of the image and at most 5 px"),
+        ("shift(10%, 5px)", "shift by at most 10 % of the image that is seen and at most 5 px"),
         ("rotate(-5..30)", "rotate by -5 to 30 degrees"),
         ("zoom(1.1)", "zoom by 0.9091 to 1.1 times"),
         ("blur(2px) brightness(0.2)", "blur by 0 to 2 px, brightness by at most 0.2"),

@@ -194,7 +194,8 @@ class Axis:
         >>> Axis("angle", "degrees", -30, 30).in_words
         'at most 30 degrees'
         """
-        unit = {"%": "% of the image", "factor": "times", "": ""}.get(self.unit, self.unit)
+        named = {"%": "% of the image that is seen", "factor": "times"}
+        unit = named.get(self.unit, self.unit)
         low, high = self._show(self.low, 4), self._show(self.high, 4)
         mirrored = self.low == -self.high and self.unit != "factor"
         return f"{f'at most {high}' if mirrored else f'{low} to {high}'} {unit}".strip()

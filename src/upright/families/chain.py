@@ -218,16 +218,20 @@ def chain_of(text: str) -> Chain:
     while place < len(text.rstrip()):
         match = _FAMILY.match(text, place)
         if match is None:
-            raise ValueError(
-                f"{text[place:].strip()!r} is not understood: put a blank, and no more, between "
-                f"families; write {GRAMMAR}"
-            )
+            raise _not_understood(text[place:].strip())
         families.append(_family(match[1], match[2]))
         place = match.end()
     try:
         return Chain(tuple(families))
     except ValueError as error:
         raise ValueError(f"{error}; write {GRAMMAR}") from None
+
+
+def _not_understood(text: str) -> ValueError:
+    opened, closed = text.count("("), text.count(")")
+    between = "put a blank, and no more, between families"
+    reason = between if opened == closed else f"it has {opened} '(' and {closed} ')'"
+    return ValueError(f"{text!r} is not understood: {reason}; write {GRAMMAR}")
 
 
 def _family(name: str, limits: str | None) -> Family:

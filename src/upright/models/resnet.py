@@ -139,7 +139,8 @@ def resnet(
         nearest = min(_DEPTHS, key=lambda other: abs(other - layers))
         raise ValueError(
             f"a resnet for small images has 6n+2 layers (8, 14, 20, ..., 1202), not {depth}; write "
-            f"resnet{nearest}, or bring a network of your own as FILE.py:FACTORY"
+            f"resnet{nearest}, or name another network as timm:NAME, torchvision:NAME or "
+            "FILE.py:FACTORY"
         )
     if not 1 / 16 <= float(width or 1) <= 64:
         raise ValueError(f"a resnet can be 1/16 to 64 times as wide as the paper's, not {width}")
@@ -157,7 +158,8 @@ def resnet(
         weights = sum(weight.numel() for weight in network.parameters())
         warnings.warn(
             f"resnet{depth} is the network of 6n+2 layers for small images, with {weights:,} "
-            f"weights, and not ImageNet's ResNet-{depth}, which comes as FILE.py:FACTORY",
+            f"weights, and not ImageNet's ResNet-{depth}, which comes as timm:resnet{depth} or "
+            f"torchvision:resnet{depth}, or from code of your own as FILE.py:FACTORY",
             SuspiciousInput,
             stacklevel=3,
         )

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 import torch
 
 from upright.checks import Model
+from upright.factories import need_file
 from upright.registry import Registry, UnknownNameError
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
+from upright.train.weight_files import read_weights
 
 __all__ = [
     "SOURCES",
@@ -28,7 +30,11 @@ Loading = TypeVar("Loading", bound=Load)
 SOURCES: Registry[Load] = Registry("model")
 """What loads models, by the kinds of their names."""
 
-_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors")
+_WEIGHTS = (".bin", ".ckpt", ".pt", ".pth", ".safetensors", ".torchscript", ".ts")
+_BUILD = (
+    "write a Python function that builds it and loads them, and name that as FILE.py:FUNCTION; or "
+    "save the model with torch.jit or torch.export"
+)
 
 
 def model_source(
@@ -90,11 +96,18 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> Pretrai
 
 
 def unknown_model(name: str) -> ValueError:
-    """Make the error for a name that is none of ``model_names()``."""
-    if Path(name).suffix in _WEIGHTS:
-        return ValueError(
-            f"{name} holds weights, which need a network: write a Python function that builds it "
-            "and loads them, and name that as FILE.py:FUNCTION; or save the model with torch.jit "
-            "or torch.export"
-        )
-    return SOURCES.unknown(name)
+    """Make the error for a name that is none of ``model_names()``: of weights alone, or of nothing.
+
+    What a file holds is looked at, without running any code of it.
+    """
+    if Path(name).suffix not in _WEIGHTS:
+        return SOURCES.unknown(name)
+    try:
+        need_file(name)
+    except ValueError as error:
+        return error
+    try:
+        read_weights(name)
+    except ValueError as error:
+        return ValueError(f"{error}, and {_BUILD}")
+    return ValueError(f"{name} holds weights, which need a network: {_BUILD}")

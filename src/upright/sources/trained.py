@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from upright import zoo
+from upright.registry import UnknownNameError
 from upright.sources.averaged import AVERAGED, MEAN, names_in_mean
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import model_source, unknown_model
@@ -42,7 +43,7 @@ def load_run(name: str, *, device: torch.device) -> Pretrained:
     """Load the newest weights of a run."""
     path = Path(name)
     if not path.is_dir():
-        raise unknown_model(name)
+        raise _no_run(name)
     run = RunDirectory.open(path)
     if run.recipe.is_locnet:
         raise ValueError(
@@ -50,6 +51,13 @@ def load_run(name: str, *, device: torch.device) -> Pretrained:
             f"classifier, as in stn-plus:{name},CLASSIFIER"
         )
     return Pretrained(load_network(path).to(device), classes=run.classes)
+
+
+def _no_run(name: str) -> ValueError:
+    """Any name that is no other model's may be meant as a folder."""
+    error = unknown_model(name)
+    known = isinstance(error, UnknownNameError)
+    return UnknownNameError(f"there is no such folder, and {error}") if known else error
 
 
 @model_source(

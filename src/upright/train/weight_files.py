@@ -8,10 +8,12 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from pickle import UnpicklingError
 from textwrap import shorten
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -21,6 +23,8 @@ __all__ = ["is_torchscript", "load_weights", "read_weights", "weights_digest"]
 
 _NOT_READ = re.compile(r"Unsupported global: GLOBAL (\S+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_IN_WORDS = (OSError, RuntimeError, UnpicklingError, SafetensorError)
+"""What says to a person why a file cannot be read; of a damaged pickle there are others, too."""
 
 
 def read_weights(name: str) -> dict[str, Tensor]:
@@ -67,6 +71,8 @@ def is_torchscript(path: Path) -> bool:
 
 def _why(error: Exception) -> str:
     """Say in a line what is wrong with a file, without advice to trust it."""
+    if not isinstance(error, _IN_WORDS):
+        return "it is damaged, or of another kind"
     text = " ".join(_COLOUR.sub("", str(error)).split())
     if found := _NOT_READ.search(text):
         return f"it holds a {found[1]}, for which code would have to be run"

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from upright.checks import few
 from upright.files import write_whole
 from upright.record_files import Damage, read, read_folder
 from upright.records import Record
@@ -75,9 +76,10 @@ def read_contents(results: Path, saved: Sequence[Path] = ()) -> Contents:
         found.damaged,
     )
     if not contents.records and not contents.exhibitions:
+        why = f": {few([*map(str, found.damaged)])}" if found.damaged else ""
         raise ValueError(
-            f"{results} has neither records nor saved arrays; `upright evaluate` makes both, with "
-            "--record FILE and --save DIR"
+            f"{results} has neither records nor saved arrays{why}; `upright evaluate` makes both, "
+            "with --record FILE and --save DIR"
         )
     return contents
 
