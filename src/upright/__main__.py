@@ -18,8 +18,7 @@ def main() -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name ends a listing
     interrupts.raise_first()
-    code = run()
-    flush()
+    code = flush(run())
     interrupts.end_at_once()
     return code
 

@@ -46,6 +46,15 @@ def stopped():
         raise KeyboardInterrupt
     return model
 
+def stopped_later():
+    inner, asked = make(), []
+    def model(images):
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        asked.append(images)
+        return inner(images)
+    return model
+
 def broken():
     raise OSError("no weights\\nanywhere")
 
@@ -516,6 +525,11 @@ class TestErrors:
     def test_an_interrupt_is_one_line_and_exit_code_130(self, scene):
         code, out, err = scene.evaluate(model="models.py:stopped")
         assert (code, out, err) == (130, "", "upright: interrupted\n")
+
+    def test_an_interrupt_says_how_to_go_on_where_a_state_is_kept(self, scene):
+        code, _, err = scene.evaluate("--state", "my.state", model="models.py:stopped_later")
+        goes_on = "upright: interrupted; the same command goes on from my.state\n"
+        assert (code, err) == (130, goes_on)
 
     def test_suspicious_input_is_one_line_on_stderr_each_time(self, scene):
         for _ in range(2):

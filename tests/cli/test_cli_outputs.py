@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -115,9 +116,11 @@ def test_as_a_program_neither_a_full_disk_nor_a_closed_pipe_costs_a_file(folder,
     )
     os.close(handle)
     assert written(folder) == {"json", "record", "save"}
-    assert done.returncode == 2
-    assert done.stderr.startswith("upright: error: standard output: ")
-    assert done.stderr.count("\n") == 1
+    if stdout == "full":
+        assert done.returncode == 2
+        assert done.stderr == "upright: error: standard output: No space left on device\n"
+    else:
+        assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.usefixtures("folder")
@@ -199,19 +202,48 @@ def test_tables_that_cannot_be_written_cost_no_other_file(capsys):
     assert "regspat" in Path("page.md").read_text()
 
 
-def test_as_a_program_a_listing_ends_quietly_where_nobody_reads_on():
-    reader, handle = os.pipe()
-    os.close(reader)
+def printing_to(stdout: int, *arguments: str, buffered: str) -> tuple[int, str]:
+    """Run the program; give its status, and what it says on stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "upright", "zoo", "list"],
-        stdout=handle,
+        [sys.executable, "-m", "upright", *arguments],
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
         timeout=60,
+        env=os.environ | {"PYTHONUNBUFFERED": buffered},
     )
-    os.close(handle)
-    assert done.stderr in ("", "upright: error: Broken pipe\n")
+    os.close(stdout)
+    return done.returncode, done.stderr
+
+
+# Without a buffer the first line fails, with one the last flush.
+@pytest.mark.parametrize("buffered", ["1", ""], ids=["each line", "all at once"])
+@pytest.mark.parametrize("command", ["zoo list", "families", "--version", "train --help"])
+def test_as_a_program_a_reader_who_has_enough_ends_it_as_any_other_program(command, buffered):
+    reader, handle = os.pipe()
+    os.close(reader)
+    assert printing_to(handle, *command.split(), buffered=buffered) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("buffered", ["1", ""], ids=["each line", "all at once"])
+def test_as_a_program_a_listing_that_a_full_disk_cuts_is_a_failure(buffered):
+    full = os.open("/dev/full", os.O_WRONLY)
+    status = printing_to(full, "families", buffered=buffered)
+    assert status == (2, "upright: error: No space left on device\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_broken_pipe_than_that_of_standard_output_is_told(capsys):
+    Path("piping.py").write_text(
+        "def make():\n"
+        "    def model(images):\n"
+        "        raise BrokenPipeError(32, 'Broken pipe')\n\n"
+        "    return model\n"
+    )
+    assert main(["evaluate", "piping.py:make", *ASKED[:6]]) == 2
+    assert "Broken pipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])

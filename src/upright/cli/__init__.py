@@ -27,7 +27,7 @@ from upright.cli.report import Report
 from upright.cli.reproduce import Reproduce
 from upright.cli.train import Train
 from upright.interrupts import INTERRUPTED
-from upright.terminal import printable
+from upright.terminal import printable, tell
 
 __all__ = ["main"]
 
@@ -53,11 +53,10 @@ _DESCRIPTION = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; give the exit code: 0, 2 after an error, 130 after an interrupt."""
+    """Run one command; give the exit code: 0, or that of what went wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--version"]:
-        print(f"upright {__version__}")
-        return 0
+        return _run(lambda: tell(f"upright {__version__}"))
     return _run(lambda: _call(arguments or ["--help"]))
 
 
@@ -87,12 +86,11 @@ def _run(call: Callable[[], object]) -> int:
             call()
     except SystemExit as stop:
         return _code(stop)
-    except KeyboardInterrupt:
-        say("interrupted")
+    except KeyboardInterrupt as stop:
+        say("; ".join(("interrupted", *map(str, stop.args))))
         return INTERRUPTED
     except Exception as error:
-        say_error(error)
-        return 2
+        return say_error(error)
     return 0
 
 

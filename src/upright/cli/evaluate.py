@@ -76,6 +76,17 @@ def _one_of(words: object) -> object:
     return arg(metavar=f"{{{','.join(get_args(words))}}}", help_behavior_hint="")
 
 
+@contextlib.contextmanager
+def _kept_in(state: Path | None) -> Iterator[None]:
+    """Let an interrupt say how to go on, where a state keeps what is done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if state is None:
+            raise
+        raise KeyboardInterrupt(f"the same command goes on from {state}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """Measure a classifier's accuracy under the worst small transformation, of any kind."""
@@ -235,14 +246,15 @@ class Evaluate:
             in_time = self.minutes is not None
             for doubt in doubts(self.model, self._trained, loaded, in_time=in_time):
                 say(f"warning: {doubt}")
-            found = measure(
-                loaded,
-                minutes=self.minutes,
-                batch_size=self.batch_size,
-                state=self.state,
-                progress=ranks.leads and is_watched(),
-                ranks=ranks,
-            )
+            with _kept_in(self.state):
+                found = measure(
+                    loaded,
+                    minutes=self.minutes,
+                    batch_size=self.batch_size,
+                    state=self.state,
+                    progress=ranks.leads and is_watched(),
+                    ranks=ranks,
+                )
         return found if ranks.leads else None, shown
 
     def _outputs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,7 +19,24 @@ from upright.objective import grammar
 from upright.ranks import Ranks, joined_ranks
 from upright.terminal import printable
 
-__all__ = ["flush", "is_watched", "one_line", "one_line_warnings", "one_voice", "say", "say_error"]
+__all__ = [
+    "FAILED",
+    "UNREAD",
+    "flush",
+    "is_watched",
+    "one_line",
+    "one_line_warnings",
+    "one_voice",
+    "say",
+    "say_error",
+]
+
+FAILED = 2
+"""The status of a process after an error."""
+UNREAD = 141
+"""The status of a process whose reader has left, as shells count."""
+_STDOUT = 1
+"""The descriptor, wherever Python's ``sys.stdout`` leads for now."""
 
 
 def say(text: str) -> None:
@@ -38,33 +56,51 @@ def is_watched() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def flush() -> None:
-    """Print what waits to be printed; what cannot be is given up."""
+def flush(code: int) -> int:
+    """Print what waits to be printed; give the exit code, which tells of the first failure alone.
+
+    What cannot be printed is given up.
+    """
     try:
         if sys.stdout is not None:  # as where it was closed from the start
             sys.stdout.flush()
-    except OSError:
+    except OSError as error:
+        code = code or say_error(error)
         _print_no_more()
+    return code
 
 
 def _print_no_more() -> None:
     """Or Python tries once more when it ends, and complains in lines of its own."""
-    with contextlib.suppress(OSError, ValueError):  # no stream of the system's, as in a test
+    with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, _STDOUT)
         os.close(nowhere)
 
 
-def say_error(error: Exception, about: str = "") -> None:
-    """Say in a line what went wrong, and with what; nothing more is printed for who has left.
+def _reader_has_left() -> bool:
+    """Whether nobody reads this process's standard output any more; a broken end tells unasked."""
+    if sys.platform == "win32" or sys.__stdout__ is None:  # then it is another file's, if any
+        return False
+    end = select.poll()
+    end.register(_STDOUT, 0)
+    return bool(end.poll(0))
 
-    A user's model may raise anything; what is not meant for a person is named by its kind.
+
+def say_error(error: Exception, about: str = "") -> int:
+    """Say in a line what went wrong, and with what; give the exit code.
+
+    Whoever reads standard output and has enough, as ``head`` does, is told nothing: the code is
+    that of all programs that end so. A user's model may raise anything; what is not meant for a
+    person is named by its kind.
     """
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError) and _reader_has_left():
         _print_no_more()
+        return UNREAD
     meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
     kind = "" if meant else f"{type(error).__name__}: "
     say(f"error: {about and f'{about}: '}{kind}{one_line(error)}")
+    return FAILED
 
 
 def one_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TextIO
 
-from upright.cli.messages import say_error
+from upright.cli.messages import FAILED, say_error
 
 __all__ = ["Output", "deliver", "printing", "written_to"]
 
@@ -48,16 +48,19 @@ def written_to(stream: TextIO | None, content: Callable[[], str]) -> Output:
 
 
 def deliver(outputs: Iterable[Output]) -> None:
-    """Hand over all outputs, in their order; where one fails, end with status 2 after the last."""
-    failed = [output for output in outputs if not _handed_over(output)]
-    if failed:
-        raise SystemExit(2)
+    """Hand over all outputs, in their order; where some fail, end with their status after the last.
+
+    An error counts before a reader who has left.
+    """
+    codes = {code for output in outputs if (code := _hand_over(output))}
+    if codes:
+        raise SystemExit(FAILED if FAILED in codes else codes.pop())
 
 
-def _handed_over(output: Output) -> bool:
+def _hand_over(output: Output) -> int:
+    """Give the exit code of this part alone."""
     try:
         output.hand_over()
     except Exception as error:
-        say_error(error, about=output.name)
-        return False
-    return True
+        return say_error(error, about=output.name)
+    return 0
