@@ -85,6 +85,16 @@ def test_other_images_or_those_that_were_asked_for_are_not(
     assert (code, err) == (0, "")
 
 
+def test_labels_that_count_from_1_are_told(upright: Call) -> None:
+    assert upright(*RUN, "npz:parts.npz")[0] == 0
+    data = colours(count=12)
+    np.savez("from-1.npz", images=data.images.numpy(), labels=data.labels.numpy() + 1)
+    code, _, err = upright(*ASK, "npz:from-1.npz")
+    assert code == 2
+    assert "outputs, and no label is 0: labels probably count from 1, but must from 0" in err
+    assert "but the data have" not in err
+
+
 @pytest.mark.parametrize("data", ["npz:plain.npz", "folder:photos"])
 def test_a_part_of_data_without_parts_is_told(upright: Call, data: str) -> None:
     assert upright(*RUN, "folder:in-parts")[0] == 0

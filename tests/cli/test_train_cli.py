@@ -83,6 +83,22 @@ def test_the_weight_is_an_option_too(upright: Call) -> None:
     assert newest(Path("one")) == newest(Path("other"))
 
 
+@pytest.mark.parametrize("objective", ["std", "std*", "AT(rob, Wo-2)", "LocNet(black)"])
+def test_a_weight_of_no_penalty_is_refused(upright: Call, objective: str) -> None:
+    code, _, err = upright("train", objective, "--lambda", 3, *OPTIONS, "--out", "run")
+    assert code == 2
+    assert f"--lambda is the weight of a penalty, and {objective} has none; leave it out" in err
+    assert not Path("run").exists()
+
+
+def test_of_several_objectives_a_weight_is_for_those_with_a_penalty(upright: Call) -> None:
+    both = ("std*", "KL(rob, Wo-2)")
+    assert upright("train", *both, "--lambda", 2, *OPTIONS, "--out", "runs")[0] == 0
+    assert upright("train", OBJECTIVE, *OPTIONS, "--out", "alone")[0] == 0
+    (weighted,) = (path for path in Path("runs").iterdir() if "kl" in path.name)
+    assert newest(weighted) == newest(Path("alone"))
+
+
 def test_options_reach_the_recipe(upright: Call) -> None:
     upright(
         *("train", "std", *OPTIONS, "--out", "run", "--no-flips", "--precision", "bfloat16"),

@@ -92,6 +92,9 @@ KINDS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "tuples of tensors": lambda images, labels: (tuple(images), tuple(labels)),
     "dict": lambda images, labels: {"images": images, "targets": labels},
     "list of samples": samples,
+    "samples whose labels have an axis": lambda images, labels: list(
+        zip(images, labels[:, None], strict=True)
+    ),
     "generator of samples": lambda images, labels: iter(samples(images, labels)),
     "duck-typed dataset": Duck,
     "generator of dicts": named,
@@ -143,6 +146,17 @@ def assert_begins_as_expected(evaluation: Evaluation, count: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_gives_the_same_result(kind: str) -> None:
     assert_begins_as_expected(measure(KINDS[kind](BYTES, LABELS)), COUNT)
+
+
+@pytest.mark.parametrize("label", [LABELS[0], LABELS[:1]], ids=["number", "in an axis"])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("sample", [None, 1])
+def test_one_image_and_its_label_are_data(label: Tensor, channels: int, sample: int | None) -> None:
+    image = torch.rand(channels, 8, 8)
+    found = evaluate(lambda some: some.flatten(1)[:, :8], (image, label), sample=sample)
+    whole = evaluate(lambda some: some.flatten(1)[:, :8], (image[None], LABELS[:1]), sample=sample)
+    assert repr(found) == repr(whole)
+    assert torch.equal(found.natural_loss, whole.natural_loss)
 
 
 @pytest.mark.parametrize("kind", ["uint8 pair", "iterable dataset", "generator of batches"])

@@ -163,6 +163,23 @@ def test_a_criterion_that_gives_no_loss_for_each_image_is_refused(
         RegularizedLoss("std", criterion=criterion)(NotingModel(), IMAGES, LABELS)
 
 
+@pytest.mark.parametrize("text", ["std", "KL(rob, Wo-2)"])
+@pytest.mark.parametrize("criterion", [nn.MSELoss(), nn.BCEWithLogitsLoss(reduction="none")])
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_a_criterion_that_takes_other_labels_is_explained(text: str, criterion: Any) -> None:
+    shapes = r"takes? logits of shape \(\d+, 5\) and labels of shape \(\d+,\): .*; wrap it in a"
+    with pytest.raises(ValueError, match=shapes):
+        RegularizedLoss(text, criterion=criterion)(NotingModel(), IMAGES, LABELS)
+
+
+def test_a_criterion_that_does_not_fit_into_memory_is_not_said_to_take_others() -> None:
+    def hungry(_logits: Tensor, _labels: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        RegularizedLoss("std", criterion=hungry)(NotingModel(), IMAGES, LABELS)
+
+
 def test_what_the_labels_are_a_criterion_of_ones_own_knows() -> None:
     def binary(logits: Tensor, labels: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits[:, 0], labels, reduction="none")

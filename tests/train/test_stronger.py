@@ -409,6 +409,16 @@ def test_nothing_else_that_is_drawn_changes_with_a_hole() -> None:
     assert torch.equal(cut, plain * (cut != 0))
 
 
+@pytest.mark.parametrize(("cutout", "view"), [(8, None), (16, None), (4, 4)])
+def test_a_hole_that_may_hide_all_that_is_seen_is_refused(cutout: int, view: int | None) -> None:
+    seen = view or 8
+    with pytest.raises(
+        ValueError, match=rf"cutout of {cutout} px .*, {seen} x {seen} px; give few"
+    ):
+        learner(cutout=cutout, view=view)
+    assert learner(cutout=seen - 1, view=view)
+
+
 # A part to choose by.
 
 

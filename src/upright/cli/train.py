@@ -18,7 +18,7 @@ from upright.cli.options import (
     parse_seeds,
     parse_space,
 )
-from upright.objective import parse_objective
+from upright.objective import Objective, parse_objective
 from upright.space import Space
 from upright.terminal import tell
 from upright.train import (
@@ -202,6 +202,7 @@ class Train:
     def _recipes(self) -> dict[Path, Recipe]:
         seeds = [self.seed] if self.seeds is None else parse_seeds(self.seeds)
         recipes = [self._recipe(name, seed) for name in self.objectives for seed in seeds]
+        self._check_weight(recipes)
         if len(recipes) == 1:
             return {self.out: recipes[0]}
         named = {
@@ -210,6 +211,16 @@ class Train:
         if not recipes or len(named) < len(recipes):
             raise ValueError("name at least one objective, and each objective and seed once")
         return named
+
+    def _check_weight(self, recipes: list[Recipe]) -> None:
+        """Of several objectives, a weight is for those that have a penalty."""
+        objectives = [each.objective for each in recipes]
+        penalised = any(isinstance(each, Objective) and each.penalty for each in objectives)
+        if self.weight is not None and objectives and not penalised:
+            raise ValueError(
+                f"--lambda is the weight of a penalty, and {objectives[0]} has none; leave it out, "
+                'or train by an objective that has one, such as "KL(rob, Wo-10)"'
+            )
 
     def _recipe(self, objective: str, seed: int) -> Recipe:
         if self.teacher_share == 0:

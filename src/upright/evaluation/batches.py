@@ -95,7 +95,7 @@ def batches(data: Data, places: Tensor | None = None) -> Iterator[Batch]:
 def count_by_number(data: Data) -> int:
     """Count the images of data that give any of them by its number; others are refused."""
     if is_whole(data):
-        return len(_read(data).labels)
+        return len(_whole(data).labels)
     source: Any = data
     by_number = isinstance(source, InAnyOrder | Indexed)
     if not by_number or isinstance(source, DataLoader | IterableDataset):
@@ -114,11 +114,17 @@ def count_by_number(data: Data) -> int:
 def _at(data: Any, places: Tensor) -> Iterator[Any]:
     """Samples or batches of the images at some places, in their order."""
     if is_whole(data):
-        whole = _checked(_read(data))
+        whole = _whole(data)
         return (Batch(whole.images[some], whole.labels[some]) for some in places.split(_GATHERED))
     if isinstance(data, InAnyOrder):
         return data.read(places)
     return (data[number] for number in places.tolist())
+
+
+def _whole(data: Any) -> Batch:
+    """All images and labels at once, if only one."""
+    read = _read(data)
+    return _together([read]) if read.is_sample else _checked(read)
 
 
 def _checked(batch: Batch) -> Batch:
@@ -192,7 +198,7 @@ def _collated(loader: DataLoader[Any]) -> Iterator[Any]:
 
 def _read(item: Any) -> Batch:
     if isinstance(item, Mapping):
-        return Batch(_images(_named(item, _IMAGES)), _labels(_named(item, _LABELS)))
+        return _pair(_named(item, _IMAGES), _named(item, _LABELS))
     if not isinstance(item, tuple | list) or len(item) != 2:
         if isinstance(item, str):
             raise ValueError("data are no name: load them first, by upright.data.load_data(NAME)")
@@ -202,7 +208,14 @@ def _read(item: Any) -> Batch:
             f"each batch must be a pair (images, labels), but one is {kind}{many}; map the data to "
             "such pairs"
         )
-    return Batch(_images(item[0]), _labels(item[1]))
+    return _pair(*item)
+
+
+def _pair(images: Any, labels: Any) -> Batch:
+    """One label for one image may have an axis of its own."""
+    batch = Batch(_images(images), _labels(labels))
+    alone = batch.images.ndim == 3 and batch.labels.numel() == 1
+    return batch._replace(labels=batch.labels.reshape(())) if alone else batch
 
 
 def _named(item: Mapping[Any, Any], names: tuple[str, ...]) -> Any:

@@ -89,6 +89,11 @@ def _of_outputs(loaded: Loaded) -> Iterator[str]:
             f"the model has {outputs} outputs: if the first is a background class, as of models "
             "from TensorFlow, give --offset 1"
         )
+    elif outputs == classes - 1 and not (loaded.data.labels == 0).any():
+        yield (
+            f"the model has {outputs} outputs, and no label is 0: labels probably count from 1, "
+            "but must from 0; subtract 1 from them"
+        )
     elif outputs < classes:
         yield (
             f"the model has {outputs} outputs, but the data have {classes} classes: its outputs "

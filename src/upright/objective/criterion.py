@@ -14,6 +14,8 @@ from typing import TypeGuard
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.tiles import is_out_of_memory
+
 __all__ = [
     "Criterion",
     "accuracy_of",
@@ -80,7 +82,7 @@ def accuracy_of(logits: Tensor, labels: Tensor, *, ignored: int | None = None) -
 def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
     tries = logits.ndim - 2
     flat = logits.flatten(0, tries)
-    losses = criterion(flat, labels.flatten(0, tries))
+    losses = _asked(criterion, flat, labels.flatten(0, tries))
     if not isinstance(losses, Tensor) or losses.shape != flat.shape[:1]:
         shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         raise ValueError(
@@ -88,3 +90,17 @@ def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
             "give it reduction='none', or wrap it in a function that does"
         )
     return losses.reshape(logits.shape[:-1])
+
+
+def _asked(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
+    """Ask for losses; an error says what was given, since torch says that of neither by name."""
+    try:
+        return criterion(logits, labels)
+    except (RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        raise ValueError(
+            f"the criterion does not take logits of shape {tuple(logits.shape)} and labels of "
+            f"shape {tuple(labels.shape)}: {error}; wrap it in a function that does, and gives one "
+            "loss for each image"
+        ) from error

@@ -18,6 +18,7 @@ from upright.seeds import seed_for
 from upright.train.recipe import Recipe
 from upright.triton_support import has_triton
 from upright.warp import warp
+from upright.window import Window
 
 __all__ = ["Augmented", "Batches", "augmented_rows", "mirrors_alone", "mixing_shares"]
 
@@ -137,6 +138,16 @@ def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator, part: P
     shift = torch.randint(-reach, reach + 1, size, generator=generator, device=images.device)
     shift = part.take(shift, 1)
     return warp(images, Pose.of(dx=shift[0], dy=shift[1]))
+
+
+def check_cutout(recipe: Recipe, images: Tensor) -> None:
+    """Check that a hole leaves something of every image to be seen."""
+    height, width = Window.of(images, recipe.view).size
+    if recipe.cutout >= min(height, width):
+        raise ValueError(
+            f"a cutout of {recipe.cutout} px may blacken all that is seen of an image, {height} x "
+            f"{width} px; give fewer pixels, such as {min(height, width) // 4}"
+        )
 
 
 def _cut(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:

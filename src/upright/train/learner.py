@@ -25,7 +25,7 @@ from upright.objective import LossTerms, make_loss
 from upright.ranks import ALONE, Ranks
 from upright.seeds import seed_for
 from upright.train.average import Average
-from upright.train.batches import Batches, augmented_rows, mixing_shares
+from upright.train.batches import Batches, augmented_rows, check_cutout, mixing_shares
 from upright.train.global_norm import with_global_norms
 from upright.train.network import build, check_outputs, is_brought, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
@@ -88,6 +88,7 @@ class Learner:
     ) -> None:
         self.recipe, self.device, self.speed = recipe, device, speed
         Window.of(data.images, recipe.view)  # or there is nothing to see
+        check_cutout(recipe, data.images)
         check_teacher(recipe, data)
         self.ranks, self._part = ranks, batch_part(recipe, ranks)
         if speed.graph:
