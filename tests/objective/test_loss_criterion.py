@@ -172,6 +172,14 @@ def test_a_criterion_that_takes_other_labels_is_explained(text: str, criterion: 
         RegularizedLoss(text, criterion=criterion)(NotingModel(), IMAGES, LABELS)
 
 
+def test_what_a_criterion_of_ones_own_raises_stays_what_it_is() -> None:
+    def strict(_logits: Tensor, _labels: Tensor) -> Tensor:
+        raise ValueError("my own words")
+
+    with pytest.raises(ValueError, match=r"^my own words$"):
+        RegularizedLoss("std", criterion=strict)(NotingModel(), IMAGES, LABELS)
+
+
 def test_a_criterion_that_does_not_fit_into_memory_is_not_said_to_take_others() -> None:
     def hungry(_logits: Tensor, _labels: Tensor) -> Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")

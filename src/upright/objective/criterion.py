@@ -93,11 +93,11 @@ def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _asked(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
-    """Ask for losses; an error says what was given, since torch says that of neither by name."""
+    """Ask for losses; an error of torch's own says what was given, which torch does not."""
     try:
         return criterion(logits, labels)
     except (RuntimeError, ValueError) as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or not criterion.__module__.startswith("torch."):
             raise
         raise ValueError(
             f"the criterion does not take logits of shape {tuple(logits.shape)} and labels of "
