@@ -102,7 +102,6 @@ class Hardest:
     """The fooled images of highest loss, the highest first."""
 
     def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @staticmethod

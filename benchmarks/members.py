@@ -36,7 +36,6 @@ class Members:
     """Of each of these, how many are wrong for the mean."""
 
     def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @staticmethod

@@ -10,12 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from made_up_records import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import record_files
 from upright.cli import _COMMANDS, _app, main
 from upright.cli import reproduce as command
+from upright.cli.options import parse_seeds, show_seeds
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.paper.weights import weight_choices
@@ -345,3 +348,8 @@ def test_what_is_missing_is_made_and_what_fails_is_named(reproduce):
     assert before.count(b"\n") == 2
     assert reproduce("--table", "wok_diffk", "--seeds", "2")[0] == 1
     assert file.read_bytes() == before
+
+
+@given(st.sets(st.integers(0, 300), min_size=1).map(sorted))
+def test_seeds_are_written_as_they_are_read(seeds):
+    assert parse_seeds(show_seeds(seeds)) == seeds

@@ -38,6 +38,7 @@ __all__ = [
     "parse_seeds",
     "parse_space",
     "run_families",
+    "show_seeds",
     "writable",
 ]
 
@@ -172,6 +173,21 @@ def parse_seeds(text: str) -> list[int]:
     if not seeds:
         raise ValueError(f"seeds {text!r} name no seed; write 0-4 or 0,2,3")
     return seeds
+
+
+def show_seeds(seeds: Iterable[int]) -> str:
+    """Write seeds as ``parse_seeds`` reads them.
+
+    >>> show_seeds([0, 1, 2, 4])
+    '0-2,4'
+    """
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][-1] + 1:
+            parts[-1].append(seed)
+        else:
+            parts.append([seed])
+    return ",".join(f"{part[0]}-{part[-1]}" if part[1:] else str(part[0]) for part in parts)
 
 
 def folder_name(objective: str, seed: int) -> str:

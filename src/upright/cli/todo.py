@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from upright.cli.options import show_seeds
 from upright.paper.cost import Basis, Cost
 from upright.paper.todo import Todo, TodoLine
 from upright.terminal import plain_text
@@ -42,25 +43,10 @@ def todo_table(todo: Todo) -> RenderableType:
 def _row(line: TodoLine) -> list[str]:
     first = line.tasks[0]
     name = str(first).rpartition(", seed ")[0]
-    seeds = _seeds(sorted(task.plan.main.seed for task in line.tasks))
+    seeds = show_seeds(sorted(task.plan.main.seed for task in line.tasks))
     kinds = " and ".join(dict.fromkeys(cost.basis for cost in line.costs))
     runs, attacks = str(line.untrained), ", ".join(first.attacks)
     return [name, runs, seeds, attacks, _time(line.costs), kinds]
-
-
-def _seeds(seeds: Iterable[int]) -> str:
-    """Write seeds as `upright train --seeds` reads them.
-
-    >>> _seeds([0, 1, 2, 4])
-    '0-2,4'
-    """
-    parts: list[list[int]] = []
-    for seed in seeds:
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ",".join(f"{part[0]}-{part[-1]}" if part[1:] else str(part[0]) for part in parts)
 
 
 def _total(todo: Todo) -> str:

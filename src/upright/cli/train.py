@@ -18,6 +18,7 @@ from upright.cli.options import (
     parse_seeds,
     parse_space,
 )
+from upright.interrupts import INTERRUPTED
 from upright.objective import Objective, parse_objective
 from upright.space import Space
 from upright.terminal import tell
@@ -180,7 +181,7 @@ class Train:
                 tell(f"{run.recipe.objective}: {run.step} steps in {run.path}, {run.seconds:.0f} s")
             if not all(run.finished for run in runs):
                 say(f"stopped before step {runs[0].recipe.steps}; --resume continues")
-                raise SystemExit(130)
+                raise SystemExit(INTERRUPTED)
 
     def _check_published(self) -> None:
         """Refuse options in place of which --published would put others."""

@@ -53,10 +53,11 @@ def check_beside(folder: Path, shown: Shown) -> None:
 
 def _difference(one: Shown, other: Shown) -> str:
     """Say what one has that the other does not; nothing where they are the same."""
-    if _digest_of(*_parts(one)) == _digest_of(*_parts(other)):
+    digest = _digest_of(*_parts(one))
+    if digest == _digest_of(*_parts(other)):
         return ""
     named_alike = replace(other, **{name: getattr(one, name) for name in _BY_CLASSES})
-    if _digest_of(*_parts(one)) == _digest_of(*_parts(named_alike)):
+    if digest == _digest_of(*_parts(named_alike)):
         return f"answers of other classes, or in another order ({few(one.classes)})"
     return "other images or another grid"
 

@@ -20,7 +20,14 @@ from upright.triton_support import has_triton
 from upright.warp import warp
 from upright.window import Window
 
-__all__ = ["Augmented", "Batches", "augmented_rows", "mirrors_alone", "mixing_shares"]
+__all__ = [
+    "Augmented",
+    "Batches",
+    "augmented_rows",
+    "check_cutout",
+    "mirrors_alone",
+    "mixing_shares",
+]
 
 
 class Batches:

@@ -71,8 +71,6 @@ class Drawing:
     def _render(self, kind: str) -> bytes:
         buffer = io.BytesIO()
         with _style():
-            # A layout is settled when it is made again: titles of several lines need that room.
-            self.figure.draw_without_rendering()
             metadata = {"Date": None} if kind == "svg" else {"Software": None}
             self.figure.savefig(buffer, format=kind, metadata=metadata)
         return buffer.getvalue()
@@ -89,7 +87,11 @@ def styled(
     @wraps(draw)
     def in_style(*args: _Options.args, **options: _Options.kwargs) -> Drawing | None:
         with _style():
-            return draw(*args, **options)
+            drawing = draw(*args, **options)
+            if drawing is not None:
+                # A layout is settled when it is made again: titles of several lines need the room.
+                drawing.figure.draw_without_rendering()
+            return drawing
 
     return in_style
 

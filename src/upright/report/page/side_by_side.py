@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from upright.intervals import Difference, difference
-from upright.report.exhibition import Exhibition, SavedModel, titles
+from upright.report.exhibition import Array, Exhibition, SavedModel, titles
 from upright.report.page.sheet import Heading, Sheet, SheetCell
 
 __all__ = ["side_by_side"]
@@ -43,21 +43,25 @@ def side_by_side(exhibition: Exhibition) -> Sheet | None:
 
 
 def _cells(model: SavedModel, best: SavedModel) -> list[SheetCell]:
-    natural, attacked = (
-        difference(torch.as_tensor(one), torch.as_tensor(other))
-        for one, other in (
-            (model.natural_correct, best.natural_correct),
-            (model.grid_correct, best.grid_correct),
-        )
-    )
-    shares = [float(each.mean()) for each in (model.natural_correct, model.grid_correct)]
-    accuracies = [SheetCell(f"{100 * share:.2f}", order=share) for share in shares]
+    natural, attacked = _share(model.natural_correct), _share(model.grid_correct)
     if model is best:
-        own = [SheetCell("") for _ in range(4)]
-        return [accuracies[0], own[0], accuracies[1], *own[1:]]
-    alone = [attacked.first_alone, attacked.second_alone]
-    counts = [SheetCell(f"{count:,}", order=count) for count in alone]
-    return [accuracies[0], _points(natural), accuracies[1], _points(attacked), *counts]
+        nothing = SheetCell("")
+        return [natural, nothing, attacked, nothing, nothing, nothing]
+    apart = _beside(model.grid_correct, best.grid_correct)
+    alone = (apart.first_alone, apart.second_alone)
+    return [
+        *(natural, _points(_beside(model.natural_correct, best.natural_correct))),
+        *(attacked, _points(apart)),
+        *(SheetCell(f"{count:,}", order=count) for count in alone),
+    ]
+
+
+def _share(right: Array) -> SheetCell:
+    return SheetCell(f"{100 * right.mean():.2f}", order=float(right.mean()))
+
+
+def _beside(right: Array, best: Array) -> Difference:
+    return difference(torch.as_tensor(right), torch.as_tensor(best))
 
 
 def _points(found: Difference) -> SheetCell:
