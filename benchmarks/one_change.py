@@ -16,6 +16,12 @@ and with spaces what networks withstand that were trained on another, such as ha
     python benchmarks/one_change.py --method 'KL-C(mix, S-PGD)' --method 'ALP(rob, S-PGD)' \
         --change '{}' --change '{"space": "shift(1.5px) rotate(30)"}' \
         --space 'shift(3px) rotate(30)' --space 'shift(1.5px) rotate(30)'
+
+Of two networks together a change says which recipe it is of, such as another classifier behind the
+same LocNet:
+
+    python benchmarks/one_change.py --method 'STN+(c) naive' --method 'STN+(c) trick' \
+        --change '{}' --change '{"classifier": {"objective": "std", "max_shift": 4}}'
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -33,7 +40,8 @@ from upright.paper import INVARIANCE, Paper, reported, wanted
 from upright.paper.missing import make_missing
 from upright.record_files import RecordFolder
 from upright.space import PAPER, Space
-from upright.train import Recipe
+from upright.train import Plan
+from upright.train.any_plan import plan_from_json
 from upright.workers import LocalEngine, Task
 
 
@@ -98,19 +106,26 @@ def asked_of(space: Space) -> Paper:
     return INVARIANCE if space == PAPER else replace(INVARIANCE, question=question, layouts=())
 
 
-def changed(dataset: str, method: str, change: str, asked: OneChange) -> Recipe:
-    """Give the paper's recipe of a method, changed."""
-    recipe = wanted(dataset, method)[0]
-    assert isinstance(recipe, Recipe)
+def changed(dataset: str, method: str, change: str, asked: OneChange) -> Plan:
+    """Give the paper's recipe of a method, changed; of two networks the one that is named."""
     precision = "bfloat16" if asked.device == "cuda" else "float32"
-    values = recipe.as_json() | {"seed": asked.seed, "precision": precision} | json.loads(change)
-    return Recipe.from_json(values)
+    plan = wanted(dataset, method)[0].changed(seed=asked.seed, precision=precision)
+    return plan_from_json(_put(plan.as_json(), json.loads(change)))
+
+
+def _put(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    inner = {
+        name: _put(values[name], its)
+        for name, its in change.items()
+        if isinstance(its, dict) and isinstance(values.get(name), dict)
+    }
+    return values | change | inner
 
 
 def _table(
     title: str,
     dataset: str,
-    named: dict[Recipe, tuple[str, str]],
+    named: dict[Plan, tuple[str, str]],
     found: dict[str, dict[str, float]],
     metrics: tuple[str, ...],
 ) -> Table:

@@ -251,6 +251,19 @@ def test_one_change_is_the_only_one() -> None:
     assert recipes[0].differences(recipes[1]) == ["drops [0.25, 0.5] instead of [0.5, 0.75]"]
 
 
+def test_of_two_networks_the_one_that_is_named_is_changed() -> None:
+    one_change = load("one_change")
+    asked = one_change.OneChange(method=(), change=(), seed=3, device="cpu")
+    pair, other = (
+        one_change.changed("svhn", "STN+(r) trick", change, asked)
+        for change in ("{}", '{"classifier": {"objective": "std", "max_shift": 4}}')
+    )
+    assert pair.classifier == Recipe(objective="std*", data="svhn", seed=3)
+    assert other == dataclasses.replace(
+        pair, classifier=Recipe(objective="std", data="svhn", seed=3)
+    )
+
+
 def test_methods_are_compared_under_the_attacks_that_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
