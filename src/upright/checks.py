@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-import warnings
 from collections.abc import Callable, Sequence, Set
-from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple, ParamSpec, SupportsIndex, TypeVar
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
+
+from upright.callers import warn_caller
 
 __all__ = [
     "Model",
@@ -49,18 +47,13 @@ __all__ = [
     "warn_that_export_trains",
     "warn_that_poses_start_anew",
     "warn_that_transparent_is_white",
-    "warning_here",
 ]
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Model = Callable[[Tensor], Tensor]
 """Any callable from float images in [0, 1], N x C x H x W, to logits, N x classes."""
 
 
 _HANDFUL = 8
-_NOT_THE_CALLER = ("upright.", "torch.")
 
 
 class SuspiciousInput(UserWarning):
@@ -347,52 +340,5 @@ def warn_that_poses_start_anew(reason: str) -> None:
     _warn(f"poses do not continue those of the saved run: {reason}")
 
 
-def warning_here(work: Callable[P, T]) -> Callable[P, T]:
-    """Let work that another thread does warn at the line that now calls this package.
-
-    The frames of a thread end where it began, and lead to no line of a user's.
-    """
-    line = _calling_line()
-
-    def work_there(*args: P.args, **options: P.kwargs) -> T:
-        before = _line_elsewhere.set(line)
-        try:
-            return work(*args, **options)
-        finally:
-            _line_elsewhere.reset(before)
-
-    return work_there
-
-
-class _Line(NamedTuple):
-    """A line of code, as ``warnings.warn_explicit`` takes it."""
-
-    file: str
-    number: int
-    module: str
-    registry: dict[Any, Any]
-    """Of what was told there already."""
-
-
-_line_elsewhere: ContextVar[_Line | None] = ContextVar("_line_elsewhere", default=None)
-"""The line for which this thread works, where it is in another one."""
-
-
 def _warn(message: str) -> None:
-    """Warn at the line that called this package, be it by a module of torch."""
-    file, number, module, registry = _calling_line()
-    warnings.warn_explicit(message, SuspiciousInput, file, number, module, registry)
-
-
-def _calling_line() -> _Line:
-    if (elsewhere := _line_elsewhere.get()) is not None:
-        return elsewhere
-    frame = sys._getframe()
-    while frame.f_back is not None and _module_of(frame).startswith(_NOT_THE_CALLER):
-        frame = frame.f_back
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    return _Line(frame.f_code.co_filename, frame.f_lineno, _module_of(frame), registry)
-
-
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+    warn_caller(message, SuspiciousInput)

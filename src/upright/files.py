@@ -10,9 +10,10 @@ import re
 import secrets
 import stat
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+from upright.callers import warn_caller
 
 if sys.platform != "win32":
     import fcntl
@@ -185,7 +186,7 @@ def _held(path: Path, busy: str) -> tuple[int, bool]:
         try:
             locked = lock(handle, wait=False)
         except BlockingIOError:
-            warnings.warn(busy, RuntimeWarning, stacklevel=4)
+            warn_caller(busy, RuntimeWarning)
             locked = lock(handle)
         # The one who had it has removed it by now, and a third may hold the next of its name.
         if not locked or os.fstat(handle).st_nlink:
@@ -204,4 +205,4 @@ def _lock_or_say_why_not(handle: int, folder: Path) -> None:
         message = (
             f"{folder} cannot be locked: see to it that only one process at a time writes there"
         )
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        warn_caller(message, RuntimeWarning)

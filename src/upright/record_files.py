@@ -10,11 +10,11 @@ import json
 import os
 import re
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from upright.callers import warn_caller
 from upright.records import Record, from_json, to_json
 
 if sys.platform != "win32":
@@ -200,5 +200,5 @@ def _shipped() -> Path:
 def _read_or_warn(folder: Path) -> tuple[Record, ...]:
     found = read_folder(folder)
     for damage in found.damaged:
-        warnings.warn(f"passed over {damage}", DamagedRecord, stacklevel=3)
+        warn_caller(f"passed over {damage}", DamagedRecord)
     return found.records

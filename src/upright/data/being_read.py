@@ -12,7 +12,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from upright.checks import warning_here
+from upright.callers import warning_here
 from upright.data.images import LabelledImages
 
 __all__ = ["BeingRead"]

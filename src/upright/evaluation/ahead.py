@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from upright.checks import warning_here
+from upright.callers import warning_here
 from upright.modes import climbing
 
 __all__ = ["one_ahead"]

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from upright.callers import warn_caller
 from upright.evaluation.state import State, checksum, load_state, save_state
 from upright.evaluation.stream import Chunk
 from upright.files import remove_left_over
@@ -134,11 +134,10 @@ class StateFiles:
     def _tell(self, error: OSError) -> None:
         """Warn once: what is measured does not hang on what would only save measuring it again."""
         if not self._told:
-            warnings.warn(
+            warn_caller(
                 f"the state {self.path} cannot be written ({error.strerror}); the evaluation goes "
                 "on, but what is measured meanwhile would be lost if it is stopped",
                 UnwrittenState,
-                stacklevel=2,
             )
         self._told = True
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from upright.callers import warn_caller
 from upright.checks import Model
 from upright.identity import Unknown, as_module
 from upright.logits import ask
@@ -151,9 +152,7 @@ class Recorded(nn.Module):
 
     def _give_up(self, reason: str) -> None:
         self._gave_up, self._recordings, self._pool = True, {}, None
-        warnings.warn(
-            f"the model cannot be recorded, and is asked as it is: {reason}", stacklevel=2
-        )
+        warn_caller(f"the model cannot be recorded, and is asked as it is: {reason}", UserWarning)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy records for itself: its weights lie elsewhere."""

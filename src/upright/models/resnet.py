@@ -12,11 +12,11 @@ out depends on where the image lies.
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from upright.callers import warn_caller
 from upright.checks import SuspiciousInput
 from upright.models.layers import Standardise, batch_norm, blurred_half
 from upright.models.registry import network
@@ -156,11 +156,10 @@ def resnet(
     )
     if layers in _OF_IMAGENET:
         weights = sum(weight.numel() for weight in network.parameters())
-        warnings.warn(
+        warn_caller(
             f"resnet{depth} is the network of 6n+2 layers for small images, with {weights:,} "
             f"weights, and not ImageNet's ResNet-{depth}, which comes as timm:resnet{depth} or "
             f"torchvision:resnet{depth}, or from code of your own as FILE.py:FACTORY",
             SuspiciousInput,
-            stacklevel=3,
         )
     return network

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from upright.callers import warn_caller
 from upright.checks import SuspiciousInput
 from upright.files import remove_left_over, write_whole
 from upright.records import Origin
@@ -207,7 +207,7 @@ class RunDirectory:
             # Not any OSError: what cannot be read for want of memory, say, is not damaged.
             except (FileNotFoundError, SafetensorError, *_DAMAGE) as error:
                 message = f"the checkpoint of step {step} in {self.path} is damaged ({error})"
-                warnings.warn(message + "; the one before is used", DamagedCheckpoint, stacklevel=2)
+                warn_caller(message + "; the one before is used", DamagedCheckpoint)
         if self._steps():
             raise ValueError(f"no checkpoint in {self._folder} is whole; begin the run again")
         return None
@@ -266,7 +266,7 @@ def load_network(path: Path) -> nn.Module:
         check_code_is_here(name)
         if run.recipe.model_digest != own_code_digest(name):
             message = f"the code of {name} has changed since {path} was trained with it"
-            warnings.warn(message, SuspiciousInput, stacklevel=2)
+            warn_caller(message, SuspiciousInput)
         return build_with(
             tensors,
             name,

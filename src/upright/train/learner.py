@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
@@ -12,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from upright.callers import warn_caller
 from upright.checks import Model
 from upright.data import LabelledImages
 from upright.models import (
@@ -64,7 +64,7 @@ class Speed:
         if device.type != "cuda":
             return PLAIN
         if (self.compile or self.kernels) and not has_triton():
-            warnings.warn("Triton is missing: networks are not compiled", SlowPath, stacklevel=2)
+            warn_caller("Triton is missing: networks are not compiled", SlowPath)
             return replace(self, compile=False, kernels=False)
         return self
 
@@ -262,7 +262,7 @@ class Learner:
             raise  # fewer runs side by side may fit; slowly, this one would not
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
-            warnings.warn(f"no CUDA graph of the step: {reason}", SlowPath, stacklevel=2)
+            warn_caller(f"no CUDA graph of the step: {reason}", SlowPath)
             self.speed = replace(self.speed, graph=False)
         self.restore(before)
         self._forget()

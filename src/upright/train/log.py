@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from upright.callers import warn_caller
 from upright.files import write_whole
 from upright.train.recipe import Recipe
 
@@ -189,12 +189,11 @@ class Pace:
 
     def _tell(self, seconds: float) -> None:
         if seconds >= _LONG_SECONDS:
-            warnings.warn(
+            warn_caller(
                 f"{self._steps:,} steps will take about {in_words(seconds)} on this "
                 "processor; stop with Ctrl-C and give fewer (--steps), a smaller network (--model) "
                 "or a GPU (--device cuda), or let it run",
                 LongRun,
-                stacklevel=2,
             )
 
 

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from upright.callers import warn_caller
 from upright.checks import check_at_least_1
 from upright.data import LabelledImages
 from upright.files import alone_in
@@ -189,7 +189,7 @@ def _raise_failure(runs: list[_Run], *, stopped: bool) -> None:
         return
     if not stopped:
         raise failure
-    warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
+    warn_caller(str(failure), RuntimeWarning)
     raise KeyboardInterrupt from failure
 
 
@@ -216,7 +216,7 @@ class _Run:
         self._trained_by: tuple[Origin, ...] = (origin,)
         checkpoint = learner.ranks.lead(directory.load)
         if checkpoint is None and learner.fresh:
-            warnings.warn(learner.fresh, FreshLayer, stacklevel=4)
+            warn_caller(learner.fresh, FreshLayer)
         if checkpoint is not None:
             learner.ranks.lead(lambda: directory.forget_after(checkpoint.step))
             learner.restore(checkpoint.tensors)
@@ -356,7 +356,7 @@ def _possible_speed(speed: Speed, device: torch.device, ranks: Ranks) -> Speed:
     possible = speed.possible_on(device)
     if possible != PLAIN and not ranks.alone:
         message = f"no CUDA graph, kernels or compilation: {ranks.size} processes share the step"
-        warnings.warn(message, SlowPath, stacklevel=3)
+        warn_caller(message, SlowPath)
         return PLAIN
     return possible
 

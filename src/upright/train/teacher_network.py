@@ -7,7 +7,6 @@ training cannot ask it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from torch import nn
 
+from upright.callers import warn_caller
 from upright.checks import SuspiciousInput, few
 from upright.data import LabelledImages
 from upright.registry import Registry
@@ -83,9 +83,8 @@ def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
             f"{channels} channels; give one that was trained on such data"
         )
     if teacher.classes != data.classes:
-        warnings.warn(
+        warn_caller(
             f"the teacher {recipe.teacher} calls classes {few(teacher.classes)}, {recipe.data} "
             f"calls them {few(data.classes)}; its first is taken for the first, and so on",
             SuspiciousInput,
-            stacklevel=4,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,8 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from upright.callers import warn_caller
 
 __all__ = ["CudaKernel", "KernelShape", "as_argument", "kernels_for", "source_of"]
 
@@ -109,7 +110,7 @@ def kernels_for(
             return _load(source_of(file), names, shape)
     except (OSError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        warnings.warn(f"networks run layer by layer: {reason}", RuntimeWarning, stacklevel=3)
+        warn_caller(f"networks run layer by layer: {reason}", RuntimeWarning)
         return None
 
 
