@@ -81,9 +81,13 @@ def test_only_whole_test_sets_by_the_papers_question_count() -> None:
     recipe = paper_recipe("cifar10", "std*")
     locnet = replace(recipe, objective=LocNet())
     oracle = Pair(locnet=locnet, classifier=recipe, oracle=True)
+    reflected = Pair(
+        locnet=replace(locnet, objective=LocNet("reflection")), classifier=recipe, oracle=False
+    )
     part = {"test_images": "0" * 64, "test_labels": "0" * 64}
     records = [
         made_up_record(oracle, SCORES),
+        made_up_record(reflected, SCORES, evaluation={"fill": "reflection"}),
         made_up_record(replace(recipe, train_images=100), SCORES),
         made_up_record(recipe, SCORES, evaluation={"limit": 100}, data_digest=part, images=100),
         made_up_record(recipe, SCORES, evaluation={"sample": 100}, data_digest=part, images=100),

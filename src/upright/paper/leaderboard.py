@@ -2,9 +2,10 @@
 
 A row is a network, a method and a recipe, over all its seeds; each seed counts once, by its newest
 record. Only records of whole test sets count that were asked the paper's question, none of oracles,
-none of weights that were rounded, and none of runs on a part of the training images. What is shown
-of a data set are the best by the paper's decisive metric, and the best of every network. Reported
-numbers are the best of every network, apart where one was measured otherwise than it says.
+none of weights that were rounded, none of runs on a part of the training images, and none of a
+LocNet whose attacks have another fill than those of all others. What is shown of a data set are
+the best by the paper's decisive metric, and the best of every network. Reported numbers are the
+best of every network, apart where one was measured otherwise than it says.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def measured_rows(paper: Paper, dataset: str, records: Iterable[Record]) -> list
     its = (each for each in records if each.dataset == dataset and not each.is_oracle)
     found = by_recipe(paper, (each for each in its if paper.decisive in each.measured))
     return _best_first(
-        _measured(paper, plan, some) for plan, some in found.items() if _on_all_images(plan)
+        _measured(paper, plan, some)
+        for plan, some in found.items()
+        if _on_all_images(plan) and plan.locnet_fill in (None, paper.question.fill)
     )
 
 
