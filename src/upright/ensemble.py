@@ -33,10 +33,11 @@ class Ensemble(Composed):
         return Ensemble([each_network(member, change) for member in self.members]).eval()
 
     def forward(self, images: Tensor) -> Tensor:
+        # Copies: a member may write into what it is given.
         first, *others = self.members
-        total = widened(self._ask(first, images))
+        total = widened(self._ask(first, images.clone()))
         for member in others:
-            logits = widened(self._ask(member, images))
+            logits = widened(self._ask(member, images.clone()))
             if logits.shape != total.shape:
                 raise ValueError(
                     f"the models of an ensemble need the same classes, but answer with "

@@ -151,9 +151,9 @@ class Averaged(Composed):
 
     def _views(self, images: Tensor) -> Iterator[Tensor]:
         for moved in self._moved(images):
-            yield moved
-            if self.mirrored:
+            if self.mirrored:  # first: a model may write into what it is given
                 yield moved.flip(-1)
+            yield moved
 
     def _moved(self, images: Tensor) -> Iterator[Tensor]:
         if self.poses is None:

@@ -116,11 +116,12 @@ class Examination:
         _check_identity(first, still, self.question)
         # In the form of all that follows: a compiled model would be compiled for another, too.
         few = self.predictor.as_shown(self.move, first)(first, still)
+        again = few[:_TWICE].clone()  # a model may write into what it is given
         logits = self.predictor.peek(few)
         places = self._places(chunk)
         checks.check_numbers(logits, lambda at: named_image(int(places[at[0]]), still[0]))
         checks.warn_if_probabilities(logits)
-        checks.warn_if_random(logits[:_TWICE], self.predictor.peek(few[:_TWICE]))
+        checks.warn_if_random(logits[:_TWICE], self.predictor.peek(again))
         self.classes = logits.shape[1]
         checks.check_top(self.question.top, self.classes)
         first = self.kept.once("first_logits", logits.float())

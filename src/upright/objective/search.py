@@ -61,8 +61,8 @@ class Search:
     @cached_property
     def originals(self) -> Tensor:
         """The logits of the originals."""
-        with torch.no_grad():
-            return self.ask(self.seen)
+        with torch.no_grad():  # of a copy: a model may write into what it is given
+            return self.ask(self.seen.clone())
 
     def worst_poses(self, space: Space, generator: torch.Generator) -> dict[Target, Pose]:
         """Find the pose of each copy for each target."""
