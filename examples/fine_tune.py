@@ -35,7 +35,7 @@ import tyro
 from torch import nn
 
 from upright import Space
-from upright.evaluation import Question
+from upright.evaluation import Precision, Question
 from upright.measure import FinishedRun, measure_run
 from upright.models.enlarged import Enlarged
 from upright.objective import parse_objective
@@ -148,16 +148,10 @@ def measure(
     run: TrainedRun, attacks: Sequence[str], images: int, device: torch.device
 ) -> Iterator[Record]:
     """Measure a run's network on test images; attacks that climb have a record of their own."""
-    for measured in measure_run(
-        FinishedRun.open(run.path),
-        run.model,
-        attacks,
-        precision="float32" if run.recipe.precision == "float32" else "float16",
-        device=device,
-        limit=images,
-        question=Question(space=SPACE),
-        progress=True,
-    ):
+    precision: Precision = "float32" if run.recipe.precision == "float32" else "float16"
+    question = Question.of(attacks, space=SPACE, limit=images, precision=precision)
+    finished = FinishedRun.open(run.path)
+    for measured in measure_run(finished, run.model, question, device=device, progress=True):
         yield measured.record
 
 

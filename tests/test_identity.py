@@ -15,11 +15,22 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
-from upright import Evaluation, RandomSearch, evaluate, tta
-from upright.identity import FromFile, Identity
+from upright import (
+    PAPER,
+    Evaluation,
+    Normalised,
+    Preprocess,
+    RandomSearch,
+    ensemble,
+    evaluate,
+    tta,
+)
+from upright.evaluation import Oracle
+from upright.identity import NOBODY, FromFile, Identity
 from upright.measure.guest import weights_digest
 from upright.models import in_half_precision
 from upright.sources import load_model
+from upright.train.two_stage import RunLocator, StnPlus
 
 IMAGES = torch.arange(20 * 3 * 8 * 8).reshape(20, 3, 8, 8).remainder(97) / 97
 LABELS = torch.arange(20) % 3
@@ -251,3 +262,31 @@ def test_a_module_with_a_sparse_buffer_is_continued(tmp_path: Path) -> None:
     asked = {"attacks": ["wo-2"], "state": tmp_path / "state"}
     found = [evaluate(Sparse().eval(), (images, labels), **asked) for _ in range(2)]
     assert torch.equal(found[0].natural_loss, found[1].natural_loss)
+
+
+WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "normalised": lambda model: Normalised(model, [0.5], [0.5]),
+    "asked otherwise": lambda model: Preprocess(layout="channels-last").around(model),
+    "averaged": lambda model: tta(model, "mirror"),
+    "together": lambda model: ensemble(model, model),
+    "straightened": lambda model: StnPlus(RunLocator(still, PAPER, "black"), model),
+    "shown the pose": lambda model: Oracle(RunLocator(still, PAPER, "black"), model),
+}
+
+
+def still(images: Tensor) -> Tensor:
+    return torch.zeros(len(images), 3)
+
+
+def one(images: Tensor) -> Tensor:
+    return images.flatten(1)[:, :3]
+
+
+def other(images: Tensor) -> Tensor:
+    return 2 * images.flatten(1)[:, :3]
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_function_inside_of_another_model_leaves_its_identity_open(wrapper: str) -> None:
+    """Nothing tells two functions apart: neither may be taken for the other by its wrapper."""
+    assert [Identity.of(WRAPPERS[wrapper](function)) for function in (one, other)] == 2 * [NOBODY]

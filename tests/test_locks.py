@@ -81,7 +81,7 @@ def test_a_disk_without_locks_is_warned_of(tmp_path, monkeypatch) -> None:
 
 
 def test_records_are_added_on_a_disk_without_locks(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(record_files.fcntl, "flock", refuse)
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
     record_files.append(tmp_path / "file.jsonl", made_up_record(tiny_recipe(), {"nat": 0.5}))
     assert len(record_files.read(tmp_path / "file.jsonl").records) == 1
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.checks import Model, check_float_images
+from upright.identity import as_module
 from upright.logits import logits_of
 
 __all__ = ["Normalised"]
@@ -46,9 +47,9 @@ class Normalised(nn.Module):
                 f"mean and std need one number for each channel, and a std is above 0, but they "
                 f"are {[*mean]} and {[*std]}"
             )
-        self.network = network
+        self.network = as_module(network)
         # It has no mode of its own: around a network in evaluation mode nothing is in training.
-        self.training = isinstance(network, nn.Module) and network.training
+        self.training = self.network.training
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from upright.callers import warn_caller
+from upright.files import lock
 from upright.records import Record, from_json, to_json
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = [
     "CHECKOUT",
@@ -71,7 +68,7 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     # O_APPEND and a single write keep lines whole even where the lock does not reach.
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
-        locked = _lock(handle)
+        locked = lock(handle)
         known = _parse_all(path, path.read_bytes()).records if once else ()
         if any(each.key == record.key for each in known):
             return False
@@ -99,7 +96,7 @@ def read(path: Path | str) -> Records:
     """Read all records of a file; lines that are damaged are named and passed over."""
     path = Path(path)
     with path.open("rb") as file:
-        _lock(file.fileno(), shared=True)
+        lock(file.fileno(), shared=True)
         return _parse_all(path, file.read())
 
 
@@ -121,17 +118,6 @@ def _parse_all(path: Path, content: bytes) -> Records:
         except (ValueError, RecursionError) as error:
             damaged.append(Damage(path, number, str(error)))
     return Records(tuple(records), tuple(damaged))
-
-
-def _lock(handle: int, *, shared: bool = False) -> bool:
-    """Wait for other writers to finish; False where the platform or the disk has no such locks."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-    except OSError:
-        return False
-    return True
 
 
 def _ends_a_line(handle: int, size: int) -> bool:

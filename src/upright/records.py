@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import reprlib
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from types import UnionType
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
+from upright.kinds import check_kinds
 from upright.later import space_text
 
 __all__ = [
@@ -52,7 +51,7 @@ class Reported:
     table: str
 
     def __post_init__(self) -> None:
-        _check_kinds(self)
+        check_kinds(self)
         _check_fraction("mean", self.mean)
         _check_fraction("stderr", self.stderr or 0.0)
 
@@ -67,7 +66,7 @@ class Origin:
     hardware: str
 
     def __post_init__(self) -> None:
-        _check_kinds(self)
+        check_kinds(self)
 
 
 class Key(NamedTuple):
@@ -134,7 +133,7 @@ class Record:
     content that has none. Poses that are drawn for an image depend on its place: None then."""
 
     def __post_init__(self) -> None:
-        _check_kinds(self)
+        check_kinds(self)
         for name, (low, high) in _RANGES.items():
             _check_range(name, getattr(self, name), low, high)
         for name in ("recipe", "evaluation"):
@@ -260,29 +259,3 @@ def _check_range(name: str, value: float | None, low: float, high: float) -> Non
 def _check_fraction(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{name} is {value}, but must be a fraction: divide percentages by 100")
-
-
-def _check_kinds(instance: Origin | Record | Reported) -> None:
-    hints = get_type_hints(type(instance))
-    for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        if not _is_a(hints[field.name], value):
-            raise ValueError(f"{field.name} is {value!r}, but must be {field.type}")
-
-
-def _is_a(kind: Any, value: object) -> bool:
-    if kind is Any:
-        return True
-    if isinstance(kind, UnionType):
-        return any(_is_a(part, value) for part in get_args(kind))
-    if get_origin(kind) is dict:
-        _, of = get_args(kind)
-        return isinstance(value, dict) and all(
-            isinstance(name, str) and _is_a(of, part) for name, part in value.items()
-        )
-    if get_origin(kind) is tuple:
-        of, _ = get_args(kind)
-        return isinstance(value, tuple) and all(_is_a(of, part) for part in value)
-    if kind is float and isinstance(value, int | float):
-        return -math.inf < value < math.inf and not isinstance(value, bool)
-    return isinstance(value, kind) and not isinstance(value, bool)

@@ -118,7 +118,8 @@ def resample(
     height, width = images.shape[-2:]
     middle = centre or ((height - 1) / 2, (width - 1) / 2)
     source = _source(exact, fill)
-    pixels = source.pixels.expand(len(maps) // len(images), *source.pixels.shape).flatten(0, 1)
+    times = len(maps) // max(1, len(images))
+    pixels = source.pixels.expand(times, *source.pixels.shape).flatten(0, 1)
     frame_height, frame_width = source.pixels.shape[-2:]
     if fill == "black" and not projective:
         sampling_grid = _affine_grid(maps.to(exact), points, middle, (frame_height, frame_width))

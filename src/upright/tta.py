@@ -151,9 +151,8 @@ class Averaged(Composed):
 
     def _views(self, images: Tensor) -> Iterator[Tensor]:
         for moved in self._moved(images):
-            if self.mirrored:  # first: a model may write into what it is given
-                yield moved.flip(-1)
-            yield moved
+            # Both before either is seen: a model may write into what it is given.
+            yield from (moved, moved.flip(-1)) if self.mirrored else (moved,)
 
     def _moved(self, images: Tensor) -> Iterator[Tensor]:
         if self.poses is None:

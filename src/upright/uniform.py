@@ -7,13 +7,14 @@ they lie, and to take what is theirs.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["ByPlace", "Neighbours", "uniform"]
+__all__ = ["ByPlace", "Neighbours", "OfImages", "drawn", "uniform"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +30,27 @@ class Neighbours:
     """int64: as which of all visited images, which are those of several neighbourhoods."""
 
 
-class ByPlace(torch.Generator):
-    """Draws for visited images what each gets among its neighbours, by ``uniform``.
+Draw = Callable[[int, torch.Generator], Tensor]
+"""Draws for so many images, which are the first dimension."""
 
-    What is drawn from it in any other way is that of a plain generator.
-    """
+
+class OfImages(torch.Generator):
+    """Draws for some images what each of them gets among more of them."""
+
+    @abc.abstractmethod
+    def drawn(self, draw: Draw, count: int) -> Tensor:
+        """Give what is drawn for these images; as a plain generator where it is for no images."""
+
+
+def drawn(draw: Draw, count: int, generator: torch.Generator) -> Tensor:
+    """Draw for so many images, by whichever generator: what each gets is that of a run over all."""
+    if isinstance(generator, OfImages):
+        return generator.drawn(draw, count)
+    return draw(count, generator)
+
+
+class ByPlace(OfImages):
+    """Draws for visited images what each gets among its neighbours in the data."""
 
     neighbourhoods: Sequence[Neighbours] = ()
 
@@ -60,17 +77,11 @@ class ByPlace(torch.Generator):
         ]
         return drawn
 
-    def uniform(self, shape: Sequence[int]) -> Tensor:
-        """Draw numbers; the first dimension that has the size of the visited images is theirs."""
-        visited = sum(len(each.visits) for each in self.neighbourhoods)
-        if visited not in shape:  # for none of them, or for all
-            return torch.rand(*shape, generator=self)
-        along, drawn = shape.index(visited), torch.empty(*shape)
-        for each in self.neighbourhoods:
-            sizes = (*shape[:along], each.count, *shape[along + 1 :])
-            theirs = torch.rand(*sizes, generator=each.generator).index_select(along, each.rows)
-            drawn.index_copy_(along, each.visits, theirs)
-        return drawn
+    def drawn(self, draw: Draw, count: int) -> Tensor:
+        if count != sum(len(each.visits) for each in self.neighbourhoods):
+            return draw(count, self)
+        parts = [draw(each.count, each.generator)[each.rows] for each in self.neighbourhoods]
+        return torch.cat(parts)[torch.cat([each.visits for each in self.neighbourhoods]).argsort()]
 
 
 def uniform(
@@ -78,8 +89,11 @@ def uniform(
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Draw numbers from 0 to 1, as ``torch.rand``; attacks that do so draw for images by place."""
-    device = device or (generator.device if generator is not None else None)
-    if isinstance(generator, ByPlace):
-        return generator.uniform(shape).to(device)
-    return torch.rand(*shape, generator=generator, device=device)
+    """Draw numbers from 0 to 1, as ``torch.rand``; where they are for images, these come first."""
+    if generator is None or not shape:
+        return torch.rand(*shape, generator=generator, device=device)
+
+    def draw(count: int, of: torch.Generator) -> Tensor:
+        return torch.rand(count, *shape[1:], generator=of, device=of.device)
+
+    return drawn(draw, shape[0], generator).to(device or generator.device)

@@ -108,7 +108,8 @@ def _warp(images: Tensor, pose: Pose, resampling: Resampling, canvas: int = 0) -
     if canvas:
         exact = _padded(exact, canvas, resampling.fill)
     leading, each = pose.shape[:-1], pose.shape[-1]
-    values = pose.values.to(exact.device, exact.dtype).reshape(-1, each, len(pose.chain.axes))
+    values = pose.values.to(exact.device, exact.dtype)
+    values = values.reshape(leading.numel(), each, values.shape[-1])
     window = Window.of(exact, resampling.view)
     if canvas and resampling.view is None:
         window = replace(window, size=(images.shape[-2], images.shape[-1]))  # as without it

@@ -47,8 +47,8 @@ class Wanders(Attack):
     ) -> WorstCase:
         poses = space.sample(count, generator=generator)
         worst = WorstCase(poses, score(poses), count)
-        more = space.sample(2, count, generator=generator)
-        for each in (more[0], more[1]):
+        more = space.sample(count, 2, generator=generator)
+        for each in (more[:, 0], more[:, 1]):
             worst = worse_of(worst, WorstCase(each, score(each), count))
         return worst
 

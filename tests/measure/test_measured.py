@@ -70,7 +70,7 @@ def test_a_model_by_name_a_run_and_a_task_have_one_record(folders):
     question = Question.of([GRID], only_accuracy=True)
     by_name = measure(load(str(path), DATA, question, device=CPU))
     finished = FinishedRun.open(path)
-    (by_run,) = measure_run(finished, load_network(path), [GRID], precision="float32", device=CPU)
+    (by_run,) = measure_run(finished, load_network(path), Question.of([GRID]), device=CPU)
     task = Task(plan=finished.plan, attacks=(GRID,))
     (by_task,) = measure_task(task, Path("runs"), device=CPU)
     assert timeless(by_name.record) == timeless(by_run.record) == timeless(by_task)
@@ -85,8 +85,8 @@ def test_a_model_by_name_a_run_and_a_task_have_one_record(folders):
 
 
 def test_an_oracle_by_name_and_as_a_task_have_one_record(folders):
-    asked = {"space": PAPER, "attacks": [GRID], "device": CPU}
-    by_name = measure_oracle(folders["loc"], str(folders["cls"]), DATA, **asked)
+    question = Question.of([GRID], space=PAPER)
+    by_name = measure_oracle(folders["loc"], str(folders["cls"]), DATA, question, device=CPU)
     recipes = [RunDirectory.open(folders[name]).recipe for name in ("loc", "cls")]
     both = Pair(locnet=recipes[0], classifier=recipes[1], oracle=True)
     (by_task,) = measure_task(Task(plan=both, attacks=(GRID,)), Path("runs"), device=CPU)
@@ -231,11 +231,11 @@ def test_what_a_file_computes_is_not_compiled(folders, name):
 def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():
     recipe = tiny_recipe(objective="std*", precision="bfloat16", view=6)
     names = ["s-pgd", "grid-775", "wo-10", "refine-100"]
-    listed, climbing = questions_of(recipe, names, "float16", 20)
+    listed, climbing = questions_of(recipe, Question.of(names, precision="float16", limit=20))
     asked = {"only_accuracy": True, "limit": 20, "view": 6}
     assert listed == Question.of(["grid-775", "wo-10", "refine-100"], precision="float16", **asked)
     assert climbing == Question.of(["s-pgd"], precision="float32", **asked)
-    (only,) = questions_of(recipe, [], "float16")
+    (only,) = questions_of(recipe, Question.of([], precision="float16"))
     assert (only.attacks, only.precision) == ({}, "float16")
 
 
@@ -250,17 +250,17 @@ class Climber(RefiningSearch):
 def test_an_attack_says_itself_whether_it_climbs():
     for name, climbs in {"grid-775": False, "rnd": False, "refine-9": False, "s-pgd": True}.items():
         assert parse_attack(name).climbs is climbs
-    (only,) = questions_of(tiny_recipe(), [Climber(100)], "float16")
+    (only,) = questions_of(tiny_recipe(), Question.of([Climber(100)], precision="float16"))
     assert only.precision == "float32"
 
 
 def test_a_state_s_name_stands_for_all_that_is_asked():
-    questions = questions_of(tiny_recipe(), ["grid-775", "s-pgd"], "float16")
+    questions = questions_of(tiny_recipe(), Question.of(["grid-775", "s-pgd"], precision="float16"))
     for each in questions:
         asked = json.dumps([each.for_record(), list(each.attacks)], sort_keys=True)
         digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
         assert state_name(each) == f"evaluation-{digest}.safetensors"
     assert len({*map(state_name, questions)}) == 2
     # States that lie in run folders are found by it.
-    (usual,) = questions_of(tiny_recipe(), ["grid-775"], "float32")
+    (usual,) = questions_of(tiny_recipe(), Question.of(["grid-775"]))
     assert state_name(usual) == "evaluation-c2fcd7a3e8b9.safetensors"

@@ -138,7 +138,7 @@ def test_what_is_missing_is_asked_in_its_space():
     first, second = missing_tasks(TURNS, needs, [], seeds=1)
     assert (first.plan, second.plan) == (PLAIN, WORST)
     assert first.attacks == second.attacks == ("grid-7",)
-    (asked,) = questions_of(PLAIN, first.attacks, "float32", question=first.question)
+    (asked,) = questions_of(PLAIN, first.asked)
     assert evaluated_as_in_the_paper(TURNS, asked.for_record())
     assert missing_tasks(TURNS, needs, [record()], seeds=1) == (second,)
     assert missing_tasks(TURNS, needs, [record(), record(WORST)], seeds=1) == ()

@@ -19,11 +19,13 @@ from augmented import augment
 from rank_pool import FailedError, RankPool
 from rigid_spaces import rigid_box
 from tiny_runs import Mishaps, WithMishaps, build_tiny, colours, lines, names, sending, tiny_recipe
+from upright import PAPER
+from upright.attacks import RandomSearch, RefiningSearch
 from upright.models import NETWORKS, network, network_forms
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
-from upright.train.parallel import part_of_space
+from upright.train.parallel import OfPart
 
 OPTIONS = {"checkpoint_every": 3, "log_every": 2}
 MISHAPS: Mishaps = {}
@@ -220,13 +222,31 @@ def test_draws_do_not_depend_on_the_number_of_ranks(times: int, size: int, unit:
     recipe = Recipe(objective="std")
 
     def draw(ranks: Ranks) -> tuple[Pose, Tensor]:
-        part, generator = ranks.part(batch), torch.Generator().manual_seed(1)
-        poses = part_of_space(space, part).in_pixels(8, 8)
-        drawn = poses.sample(times * len(part), 4, generator=generator)
-        return drawn, augment(part.take(images), recipe, generator, part)
+        part = ranks.part(batch)
+        generator = OfPart.on(torch.device("cpu"), part).manual_seed(1)
+        drawn = space.in_pixels(8, 8).sample(times * len(part), 4, generator=generator)
+        return drawn, augment(part.take(images), recipe, generator)
 
     whole, augmented = draw(ALONE)
     parts = [draw(Ranks(rank, size)) for rank in range(size)]
     by_time = torch.cat([pose.values.unflatten(0, (times, -1)) for pose, _ in parts], 1)
     assert by_time.flatten(0, 1).equal(whole.values)
     assert torch.cat([mine for _, mine in parts]).equal(augmented)
+
+
+@pytest.mark.parametrize("attack", [RandomSearch(10), RefiningSearch(20, True)])
+def test_searches_draw_for_each_rank_what_its_images_get_in_the_whole_batch(
+    attack: RandomSearch | RefiningSearch,
+) -> None:
+    def tried(ranks: Ranks) -> Tensor:
+        part = ranks.part(8)
+        generator = OfPart.on(torch.device("cpu"), part).manual_seed(7)
+        if isinstance(attack, RandomSearch):
+            return attack.candidates(PAPER, len(part), generator=generator).values
+        poses = attack.begin(PAPER, len(part), generator=generator).propose()
+        assert poses is not None
+        return poses.values
+
+    first, second = tried(Ranks(0, 2)), tried(Ranks(1, 2))
+    assert torch.cat((first, second), 1).equal(tried(ALONE))
+    assert not first.equal(second)

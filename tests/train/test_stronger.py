@@ -20,11 +20,12 @@ from upright.checks import SuspiciousInput
 from upright.data import load_data
 from upright.families import Axis, Chain, OfPixels
 from upright.later import LATER_IN_RECIPES
-from upright.ranks import ALONE, Part
+from upright.ranks import Part
 from upright.space import Space
 from upright.train import Recipe, RunDirectory, load_network, train
 from upright.train.batches import Augmented, mirrors_alone, mixing_shares
 from upright.train.learner import Learner
+from upright.train.parallel import OfPart
 from upright.train.targets import mixed, soft_labels
 from upright.train.teacher import asked_once, pays_at_once
 from upright.warp import warp
@@ -209,7 +210,7 @@ def test_a_mixture_mixes_images_and_labels_by_the_same_shares() -> None:
 
 
 def test_shares_of_a_mixture_lie_between_none_and_what_is_told() -> None:
-    shares = mixing_shares(tiny_recipe(mixup=0.4), generator(), ALONE.part(4000))
+    shares = mixing_shares(tiny_recipe(mixup=0.4), generator(), 4000)
     assert 0 <= shares.min() < 0.01
     assert 0.39 < shares.max() < 0.4
     assert abs(float(shares.mean()) - 0.2) < 0.01
@@ -364,8 +365,10 @@ def test_jitter_moves_images_as_warp_does_and_leaves_all_else_that_is_drawn() ->
 def test_a_part_of_a_batch_is_jittered_as_in_the_whole() -> None:
     images, recipe = torch.rand(7, 3, 8, 8, generator=generator(1)), tiny_recipe(jitter="hue(40)")
     whole = augment(images, recipe, generator())
-    first = augment(images[:4], recipe, generator(), Part(0, 4, 7))
-    last = augment(images[4:], recipe, generator(), Part(4, 7, 7))
+    first, last = (
+        augment(images[part.start : part.stop], recipe, OfPart.on(CPU, part).manual_seed(0))
+        for part in (Part(0, 4, 7), Part(4, 7, 7))
+    )
     torch.testing.assert_close(torch.cat((first, last)), whole)
 
 

@@ -13,7 +13,7 @@ from upright.cli.messages import is_watched
 from upright.cli.options import attack_help, data_help, parse_device, parse_space, writable
 from upright.cli.outputs import Output, deliver, printing
 from upright.cli.table import roomy_console, show_evaluation
-from upright.evaluation import Precision
+from upright.evaluation import Precision, Question
 from upright.measure import measure_oracle
 from upright.origin import commit
 from upright.paper import with_reported
@@ -75,11 +75,9 @@ def oracle_command(
         locnet,
         classifier,
         data,
-        space=box,
-        attacks=[attack or usual_grid(box)],
-        view=view,
-        limit=limit,
-        precision=precision,
+        Question.of(
+            [attack or usual_grid(box)], space=box, view=view, limit=limit, precision=precision
+        ),
         device=parse_device(device),
         recorded=record is not None,
         progress=is_watched(),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from upright.checks import Model, check_numbers
-from upright.evaluation.score import Predictor, named_image, severity
+from upright.checks import Model
+from upright.evaluation.score import Predictor, WorstLoss, logits_themselves, severity
 from upright.pose import Pose
 from upright.tiles import Room, images_at_once
-from upright.warp import warp
+from upright.warp import Resampling
 
 __all__ = ["Answers", "answers"]
 
@@ -55,34 +55,26 @@ def answers(
         device: where to compute.
         view: show the model the central so many pixels of the moved images; None for all of them.
     """
-    predictor = Predictor(model, Room(images_at_once(images, 128)))
-    asked = [
-        _ask(predictor, place, image[None].to(device), label, poses, view)
-        for place, (image, label) in enumerate(zip(images, labels, strict=True))
-    ]
+    score = WorstLoss(
+        Predictor(model, Room(images_at_once(images, 128))),
+        images.to(device),
+        labels.to(device),
+        Resampling(view=view),
+        value=logits_themselves,
+        places=torch.arange(len(images)),
+    )
+    # One image after another: many poses and many classes would be too much of all at once.
+    asked = [_of_one(score.restrict(torch.tensor([at])), poses) for at in range(len(images))]
     return Answers(
         *(torch.stack([getattr(each, part.name) for each in asked]) for part in fields(Answers))
     )
 
 
-def _ask(
-    predictor: Predictor,
-    place: int,
-    image: Tensor,
-    label: Tensor,
-    poses: Pose,
-    view: int | None,
-) -> Answers:
-    """Ask about one image, in batches of poses."""
-    parts = [
-        predictor.peek(warp(image, part[:, None], view=view).flatten(0, 1)).float().cpu()
-        for part in poses.split(predictor.room.batch_size)
-    ]
-    logits = torch.cat(parts)
-    check_numbers(logits, lambda at: named_image(place, poses[at[0]]))
+def _of_one(score: WorstLoss, poses: Pose) -> Answers:
+    logits = score(poses[:, None])[:, 0].float().cpu()
     shares = logits.softmax(1)
     most, predicted = shares.max(1)
-    worst = severity(logits, label.expand(len(logits))).argmax()
+    worst = severity(logits, score.labels.cpu().expand(len(logits))).argmax()
     rest = shares.scatter(1, predicted[:, None], -1)  # so that of equals none comes twice
     others = rest.topk(min(_OTHERS, shares.shape[1] - 1))
     return Answers(predicted, most, worst, others.indices, others.values)

@@ -14,6 +14,7 @@ from upright import checks
 from upright.attacks import Attack, CandidateSearch, RoundSearch, pick_worst
 from upright.devices import pinned, sent
 from upright.evaluation.journal import Begun, Journal
+from upright.evaluation.own_attacks import candidates_of, found_by
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import Driven, drive
 from upright.evaluation.score import (
@@ -21,8 +22,8 @@ from upright.evaluation.score import (
     Predictor,
     WorstLoss,
     is_fooled,
+    logits_themselves,
     loss_of,
-    named_image,
     or_as_it_is,
     severity,
 )
@@ -114,14 +115,18 @@ class Examination:
         still = self.question.space.zeros(1)
         first = _on_canvas(images, self.question)
         _check_identity(first, still, self.question)
-        # In the form of all that follows: a compiled model would be compiled for another, too.
-        few = self.predictor.as_shown(self.move, first)(first, still)
-        again = few[:_TWICE].clone()  # a model may write into what it is given
-        logits = self.predictor.peek(few)
-        places = self._places(chunk)
-        checks.check_numbers(logits, lambda at: named_image(int(places[at[0]]), still[0]))
+        look = WorstLoss(
+            replace(self.predictor, advance=lambda _: None),  # shares the room
+            first,
+            torch.zeros(len(first), dtype=torch.int64, device=first.device),
+            self.move,
+            logits_themselves,
+            places=self._places(chunk),
+        )
+        logits = look(still[None])[0]
         checks.warn_if_probabilities(logits)
-        checks.warn_if_random(logits[:_TWICE], self.predictor.peek(again))
+        again = look.restrict(torch.arange(len(first))[:_TWICE])(still[None])[0]
+        checks.warn_if_random(logits[:_TWICE], again)
         self.classes = logits.shape[1]
         checks.check_top(self.question.top, self.classes)
         first = self.kept.once("first_logits", logits.float())
@@ -170,7 +175,7 @@ class Examination:
             began_attack, passes = _now(journal), self.predictor.passes
             generator = self._generator(attack, chunk)
             if self.question.only_accuracy and isinstance(attack, CandidateSearch):
-                poses = attack.candidates(space, len(chunk), generator=generator)
+                poses = candidates_of(attack, space, len(chunk), generator=generator)
                 hardest = self.hardest.setdefault(name, HardestFirst.guess(poses, space))
                 with_zero = self.question.include_identity or has_zero(poses)
                 fallen = piece.arrays["natural_fooled"] & with_zero
@@ -227,17 +232,22 @@ class Examination:
         attack, count = self.question.attacks[name], len(score.labels)
         asked, arrays = None, dict[str, Tensor]()
         if isinstance(attack, CandidateSearch):
-            poses = attack.candidates(space, count, generator=generator)
+            poses = candidates_of(attack, space, count, generator=generator)
             values = score.ask(poses)
             asked, worst = (poses, values), pick_worst(poses, values)
             if attack.shared:
                 arrays["bits"] = pack_bits(is_fooled(values).T)
-                self.kept.once(f"{name}/grid", poses[:, 0].values)
+                tried = poses[:, 0].values
+                if not self.kept.once(f"{name}/grid", tried).equal(tried.cpu()):
+                    raise ValueError(
+                        f"{name} says that all images share its poses, but draws others for some; "
+                        "leave out `shared`, or draw none"
+                    )
         elif isinstance(attack, RoundSearch):
             everyone = torch.ones(count, dtype=torch.bool)
             worst = self._drive(piece, name, score, space, generator, everyone).rounds.worst()
         else:
-            worst = attack.search(score, space, count, generator=generator)
+            worst = found_by(attack, score, space, count, generator=generator)
         if self.question.include_identity:
             worst = or_as_it_is(worst, natural)
         value, pose = worst.score.to(natural.device), worst.pose.to(natural.device)

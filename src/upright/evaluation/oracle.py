@@ -13,7 +13,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from upright.checks import Model
-from upright.evaluation.composed import Change, Composed
+from upright.evaluation.composed import Change, Composed, each_network
+from upright.identity import as_module
 from upright.pose import Pose
 from upright.warp import Resampling
 
@@ -36,14 +37,16 @@ class Oracle(Composed):
     def __init__(self, locator: Locator, classifier: Model) -> None:
         super().__init__()
         self.training = False  # of itself: in which mode its networks are is their own affair
-        self.locator, self.classifier = locator, classifier
+        self.locator = locator
+        self.classifier: Model = as_module(classifier)
 
     def forward(self, images: Tensor) -> Tensor:
         """Classify images that ``move`` gave."""
         return self.classifier(images)
 
     def each_network(self, change: Change) -> Oracle:
-        return Oracle(change_locator(self.locator, change), change(self.classifier)).eval()
+        locator = change_locator(self.locator, change)
+        return Oracle(locator, each_network(self.classifier, change)).eval()
 
     def move(self, images: Tensor, pose: Pose, resampling: Resampling) -> Tensor:
         """Warp images by what is left of a pose once the locator's is subtracted; as ``warp``."""

@@ -102,7 +102,7 @@ class Question:
         if digest := self.space.chain.code_digest:
             later["code_of_families"] = digest
         return {name.replace("_", " "): value for name, value in later.items()} | {
-            "attacks": {name: repr(attack) for name, attack in self.attacks.items()},
+            "attacks": {name: _told(attack) for name, attack in self.attacks.items()},
             "space": str(self.space),
             "only accuracy": self.only_accuracy,
             "warp": [self.fill, self.interpolation, self.canvas],
@@ -151,6 +151,12 @@ _RECORDED = (
     *("space", "split", "limit", "resize", "center_crop", "fill", "interpolation", "canvas"),
     *("view", "precision", "seed", "top", "include_identity", "sample", "compile"),
 )
+
+
+def _told(attack: Attack) -> str:
+    """All of an attack as text; its name where its class has no text that another process has."""
+    text = repr(attack)
+    return str(attack) if " object at 0x" in text else text
 
 
 def _draw(generator: torch.Generator) -> int:

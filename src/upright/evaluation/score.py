@@ -69,6 +69,12 @@ def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
     return ((logits > own) | ((logits == own) & earlier)).sum(1) < top
 
 
+def logits_themselves(logits: Tensor, labels: Tensor) -> Tensor:
+    """Keep what a model says."""
+    del labels
+    return logits
+
+
 def is_fooled(value: Tensor) -> Tensor:
     """Say from the severity whether the pose is misclassified."""
     return value >= 0
@@ -126,19 +132,6 @@ class Predictor:
         self.passes += images
         self.advance(images)
 
-    def peek(self, images: Tensor) -> Tensor:
-        """Ask about images that may not fit at once: for a look before anything is measured."""
-        batch = self.room.batch_size
-        if len(images) > batch:
-            return torch.cat([self.peek(part) for part in images.split(batch)])
-        try:
-            logits = self(images)
-        except Exception as error:
-            self.room.make_room(len(images), error)
-            return self.peek(images)
-        self.room.fitted(len(images))
-        return logits
-
 
 @dataclass(frozen=True)
 class WorstLoss:
@@ -191,6 +184,7 @@ class WorstLoss:
 
     def _which(self, pose: Pose, at: tuple[int, ...]) -> str:
         """Say which image it is, under which pose, whose value lies there."""
+        at = at[: len(pose.shape)]  # behind it lie classes, where values are logits
         place = at[-1] if self.places is None else int(self.places[at[-1]])
         shared = (*at[:-1], 0) if pose.shape[-1] == 1 else at
         return named_image(place, pose[shared])
@@ -205,7 +199,8 @@ class WorstLoss:
         if self.seen is not None:
             row = torch.arange(len(self.images), device=value.device)[rows].repeat(tries)
             self.seen.answers.append((row, value.detach(), logits.detach().argmax(1)))
-        return value.reshape(moved.shape[:-3])
+        found: Tensor = value.unflatten(0, moved.shape[:-3])
+        return found
 
 
 def _lies_channels_last(weight: Tensor) -> bool:

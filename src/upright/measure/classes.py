@@ -11,7 +11,8 @@ from torch import Tensor
 from upright.checks import Model, few
 from upright.data import ClassNames, LabelledImages, imagenet_classes
 from upright.evaluation import Question
-from upright.evaluation.score import Predictor
+from upright.evaluation.score import Predictor, WorstLoss, logits_themselves
+from upright.pose import Pose
 from upright.tiles import Room
 from upright.window import Window
 
@@ -29,8 +30,10 @@ def first_image(data: LabelledImages, question: Question, device: torch.device) 
 
 def count_outputs(model: Model, image: Tensor) -> int:
     """Ask a model about one image, as it will be asked, and count its logits."""
+    label = torch.zeros(1, dtype=torch.int64, device=image.device)
+    score = WorstLoss(Predictor(model, Room(1)), image, label, value=logits_themselves)
     with torch.no_grad():
-        return Predictor(model, Room(1)).peek(image).shape[1]
+        return score.ask(Pose.zeros(1)).shape[-1]
 
 
 def in_model_order(

@@ -222,7 +222,7 @@ def question_of_run(plan: Plan, asked: Question | None = None) -> Question:
         asked,
         resize=run.resize,
         center_crop=run.center_crop,
-        view=run.view,
+        view=run.view if asked.view is None else asked.view,
         fill=plan.locnet_fill or asked.fill,
     )
 

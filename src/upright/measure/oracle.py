@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from upright.attacks import Attack
-from upright.evaluation import Oracle, Precision
-from upright.evaluation.question import named_attacks
+from upright.evaluation import Oracle, Question
 from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
 from upright.measure.subject import FinishedRun
 from upright.sources import load_locator, load_model
-from upright.space import Space
 from upright.train import RunDirectory
 
 __all__ = ["measure_oracle"]
@@ -24,12 +20,8 @@ def measure_oracle(
     locnet: Path,
     classifier: str,
     data: str,
+    question: Question,
     *,
-    space: Space,
-    attacks: Sequence[str | Attack],
-    view: int | None = None,
-    limit: int | None = None,
-    precision: Precision = "float32",
     device: torch.device,
     recorded: bool = True,
     progress: bool = False,
@@ -41,17 +33,8 @@ def measure_oracle(
     """
     locator = load_locator(locnet).to(device)
     runs = FinishedRun.of_pair(locnet, Path(classifier), oracle=True) if recorded else None
-    usual = question_of_run(RunDirectory.open(locnet).recipe)
-    question = replace(
-        usual,
-        attacks=named_attacks(attacks),
-        only_accuracy=True,
-        space=space,
-        view=usual.view if view is None else view,
-        limit=limit,
-        fill=locator.fill,
-        precision=precision,
-    )
+    recipe = RunDirectory.open(locnet).recipe
+    question = replace(question_of_run(recipe, question), only_accuracy=True)
     loaded = Loaded(
         model=Oracle(locator, load_model(classifier, device=device)).eval(),
         subject=runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import torch
 
 from upright.checks import Model
 from upright.evaluation import Precision, Question
-from upright.evaluation.question import named_attacks
 from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
 from upright.measure.subject import FinishedRun
 from upright.train import Plan
@@ -25,29 +24,20 @@ def evaluation_precision(plan: Plan) -> Precision:
     return "float32" if plan.main.precision == "float32" else "float16"
 
 
-def questions_of(
-    plan: Plan,
-    attacks: Sequence[str],
-    precision: Precision,
-    limit: int | None = None,
-    question: Question | None = None,
-) -> tuple[Question, ...]:
-    """Say which evaluations attacks take: climbing ones in float32, others in this precision.
+def questions_of(plan: Plan, question: Question) -> tuple[Question, ...]:
+    """Say which evaluations a question takes of a run: attacks that climb are asked in float32.
 
-    The signs of a gradient in half precision are not always those of the gradient. ``question`` is
-    what is asked beside the attacks, by default what the paper asks.
+    The signs of a gradient in half precision are not always those of the gradient.
     """
-    named = named_attacks(attacks)
-    listed = {name: attack for name, attack in named.items() if not attack.climbs}
-    climbing = {name: attack for name, attack in named.items() if attack.climbs}
-    asked = replace(
-        question_of_run(plan, question),
-        attacks=listed,
-        only_accuracy=True,
-        limit=limit,
-        precision=precision,
+    asked = replace(question_of_run(plan, question), only_accuracy=True)
+    listed, climbing = (
+        {name: each for name, each in asked.attacks.items() if each.climbs == climbs}
+        for climbs in (False, True)
     )
-    questions = (asked, replace(asked, attacks=climbing, precision="float32"))
+    questions = (
+        replace(asked, attacks=listed),
+        replace(asked, attacks=climbing, precision="float32"),
+    )
     return tuple(each for each in questions if each.attacks) or questions[:1]
 
 
@@ -60,21 +50,18 @@ def state_name(question: Question) -> str:
 def measure_run(
     run: FinishedRun,
     network: Model,
-    attacks: Sequence[str],
+    question: Question,
     *,
-    precision: Precision,
     device: torch.device,
-    limit: int | None = None,
-    question: Question | None = None,
     states: Path | None = None,
     progress: bool = False,
 ) -> Iterator[Measured]:
-    """Evaluate a run's network on the test images, as often as the attacks take.
+    """Evaluate a run's network on the test images, as often as what is asked takes.
 
     Of two runs, the network is what they are together. With a folder for ``states``, an evaluation
-    that was stopped is continued. For ``question`` see ``questions_of``.
+    that was stopped is continued.
     """
-    questions = questions_of(run.plan, attacks, precision, limit, question)
+    questions = questions_of(run.plan, question)
     name = run.plan.main.data
     data = load_images(questions[0], name)
     for each in questions:

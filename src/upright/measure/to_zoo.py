@@ -81,11 +81,8 @@ def add_to_zoo(
     measured = measure_run(
         replace(finished, packed=True),
         network.to(device),
-        attacks,
-        precision=precision,
+        Question.of(attacks, limit=limit, precision=precision, compile=compiled),
         device=device,
-        limit=limit,
-        question=Question(compile=compiled),
         progress=progress,
     )
     images = recipe.load_data("test", limit=1).images

@@ -25,7 +25,7 @@ from upright.attacks import CandidateSearch, parse_attack
 from upright.data.known import KNOWN, KnownSet
 from upright.data.registry import count_held_out
 from upright.evaluation import Question
-from upright.measure.run import evaluation_precision, questions_of
+from upright.measure.run import questions_of
 from upright.objective import AnyObjective, LocNet, parse_objective
 from upright.origin import hardware
 from upright.paper.cells import by_recipe
@@ -193,8 +193,7 @@ def _on_the_line(passes: Sequence[int], seconds: Sequence[float], wanted: int) -
 
 
 def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
-    network, precision = task.plan.main.model, evaluation_precision(task.plan)
-    records = [each for each in records if each.model == network]
+    records = [each for each in records if each.model == task.plan.main.model]
     if not records:
         return _UNKNOWN
     networks, images = len(task.plan.runs), _images(task, records)
@@ -202,7 +201,7 @@ def _evaluation(task: Task, records: Iterable[Record]) -> _Time:
         return _UNKNOWN
     seconds = 0.0
     basis: Basis = "measured" if networks == 1 else "extrapolated"
-    for question in questions_of(task.plan, task.attacks, precision, question=task.question):
+    for question in questions_of(task.plan, task.asked):
         same = [record for record in records if _has_measured(record, question)]
         basis = basis if same else "extrapolated"
         rates = [

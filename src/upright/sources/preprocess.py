@@ -21,6 +21,7 @@ from upright.checks import (
     warn_if_mean_of_bytes,
     warn_if_probabilities,
 )
+from upright.identity import as_module
 from upright.logits import logits_of
 from upright.normalised import Normalised
 from upright.sources.preprocess_configs import fields_of
@@ -132,9 +133,9 @@ class _Around(nn.Module):
 
     def __init__(self, network: Model, what: str) -> None:
         super().__init__()
-        self.network, self.what = network, what
+        self.network, self.what = as_module(network), what
         # It has no mode of its own: around a network in evaluation mode nothing is in training.
-        self.training = isinstance(network, nn.Module) and network.training
+        self.training = self.network.training
 
     def get_extra_state(self) -> str:
         return self.what

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from upright.data import LabelledImages
 from upright.pose import Pose
-from upright.ranks import ALONE, Part
 from upright.seeds import seed_for
 from upright.train.recipe import Recipe
 from upright.triton_support import has_triton
+from upright.uniform import drawn, uniform
 from upright.warp import warp
 from upright.window import Window
 
@@ -76,36 +76,26 @@ def augmented_rows(
     rows: Tensor,
     recipe: Recipe,
     generator: torch.Generator,
-    part: Part | None = None,
 ) -> Augmented:
-    """Take rows of the data: mirrored, changed, shifted and with holes, at random, by the recipe.
-
-    Of images that are a part of a batch, each gets what it gets in the whole batch.
-    """
-    part = part or ALONE.part(len(rows))
-    draws = _mirror_draws(recipe, generator, part)
+    """Take rows of the data: mirrored, changed, shifted and with holes, at random by the recipe."""
+    draws = _mirror_draws(recipe, generator, len(rows))
     if _has_kernel(data):
         from upright.train.batch_kernels import take_rows
 
         images, labels = take_rows(data.images, data.labels, rows, draws)
     else:
         images, labels = _mirrored(data.images[rows].float() / 255, draws), data.labels[rows]
-    return Augmented(_after_flips(images, recipe, generator, part), labels, rows, draws)
+    return Augmented(_after_flips(images, recipe, generator), labels, rows, draws)
 
 
-def mixing_shares(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+def mixing_shares(recipe: Recipe, generator: torch.Generator, count: int) -> Tensor:
     """Draw how much of another image is mixed into each."""
-    return recipe.mixup * _draws(generator, part)
+    return recipe.mixup * uniform(count, generator=generator)
 
 
-def _draws(generator: torch.Generator, part: Part) -> Tensor:
-    """One number from [0, 1) for each image."""
-    return part.take(torch.rand(part.whole, generator=generator, device=generator.device))
-
-
-def _mirror_draws(recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor | None:
+def _mirror_draws(recipe: Recipe, generator: torch.Generator, count: int) -> Tensor | None:
     """By which images are mirrored, one for each; None mirrors nothing."""
-    return _draws(generator, part) if recipe.flips else None
+    return uniform(count, generator=generator) if recipe.flips else None
 
 
 def _are_mirrored(draws: Tensor) -> Tensor:
@@ -119,9 +109,9 @@ def _mirrored(images: Tensor, draws: Tensor | None) -> Tensor:
     return torch.where(_are_mirrored(draws)[:, None, None, None], images.flip(-1), images)
 
 
-def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+def _after_flips(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     for step in (_jittered, _shifted, _cut):
-        images = step(images, recipe, generator, part)
+        images = step(images, recipe, generator)
     return images
 
 
@@ -130,21 +120,23 @@ def mirrors_alone(recipe: Recipe) -> bool:
     return recipe.jitter is None and not recipe.max_shift and not recipe.cutout
 
 
-def _jittered(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+def _jittered(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     if recipe.jitter is None:
         return images
     space = recipe.jitter.in_pixels(*images.shape[-2:])
-    poses = space.sample(part.whole, generator=generator)
-    return warp(images, poses.like(part.take(poses.values)))
+    return warp(images, space.sample(len(images), generator=generator))
 
 
-def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+def _shifted(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     if not recipe.max_shift:
         return images
-    reach, size = recipe.max_shift, (2, part.whole)
-    shift = torch.randint(-reach, reach + 1, size, generator=generator, device=images.device)
-    shift = part.take(shift, 1)
-    return warp(images, Pose.of(dx=shift[0], dy=shift[1]))
+    reach = recipe.max_shift
+
+    def shifts(count: int, of: torch.Generator) -> Tensor:
+        return torch.randint(-reach, reach + 1, (2, count), generator=of, device=of.device).T
+
+    dx, dy = drawn(shifts, len(images), generator).unbind(1)
+    return warp(images, Pose.of(dx=dx, dy=dy))
 
 
 def check_cutout(recipe: Recipe, images: Tensor) -> None:
@@ -157,13 +149,13 @@ def check_cutout(recipe: Recipe, images: Tensor) -> None:
         )
 
 
-def _cut(images: Tensor, recipe: Recipe, generator: torch.Generator, part: Part) -> Tensor:
+def _cut(images: Tensor, recipe: Recipe, generator: torch.Generator) -> Tensor:
     """Blacken a square of each image; near an edge, the part of it that is inside."""
     if not recipe.cutout:
         return images
     holes = []
     for size in images.shape[-2:]:
-        middle = size * _draws(generator, part)[:, None]
+        middle = size * uniform(len(images), generator=generator)[:, None]
         place = torch.arange(size, device=images.device) + 0.5
         holes.append((place - middle).abs() <= recipe.cutout / 2)
     rows, columns = holes

@@ -29,7 +29,7 @@ from upright.train.batches import Batches, augmented_rows, check_cutout, mixing_
 from upright.train.global_norm import with_global_norms
 from upright.train.network import build, check_outputs, is_brought, load_weights, model_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
-from upright.train.parallel import average_buffers, batch_part, part_of_space, synchronised
+from upright.train.parallel import OfPart, average_buffers, batch_part, synchronised
 from upright.train.pretrained import start_from_pretrained
 from upright.train.recipe import Recipe
 from upright.train.targets import mixed, soft_labels
@@ -118,12 +118,11 @@ class Learner:
         self._teacher: Teacher | None = None
         self._rows = torch.zeros(len(self._part), dtype=torch.long, device=device)
         self._others = self._rows.clone()
-        self._generator = torch.Generator(device)
+        self._generator = OfPart.on(device, self._part)
         self._seed_network = seeding_on(device)
-        space = part_of_space(recipe.space, self._part)
         self._loss = make_loss(
             recipe.objective,
-            space,
+            recipe.space,
             interpolation=recipe.interpolation,
             view=recipe.view,
             generator=self._generator,
@@ -234,13 +233,13 @@ class Learner:
         if not self.recipe.mixup:
             return images, labels
         others, other_labels = self._examples(self._others)
-        shares = mixing_shares(self.recipe, self._generator, self._part)
+        shares = mixing_shares(self.recipe, self._generator, len(images))
         return mixed(images, labels, others, other_labels, shares)
 
     def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Give images as they are augmented, with labels, or with probabilities of all classes."""
         recipe, data = self.recipe, self._data
-        batch = augmented_rows(data, rows, recipe, self._generator, self._part)
+        batch = augmented_rows(data, rows, recipe, self._generator)
         if not recipe.softens_labels:
             return batch.images, batch.labels
         said = None if self._teacher is None else self._teacher(batch)

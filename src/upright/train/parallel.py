@@ -6,19 +6,16 @@ is drawn for an image does not depend on how many ranks there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from upright.checks import Model
-from upright.pose import Pose
 from upright.ranks import Part, Ranks
-from upright.space import Space
 from upright.train.recipe import Recipe
+from upright.uniform import Draw, OfImages
 
-__all__ = ["PartOfSpace", "average_buffers", "batch_part", "part_of_space", "synchronised"]
+__all__ = ["OfPart", "average_buffers", "batch_part", "synchronised"]
 
 
 def batch_part(recipe: Recipe, ranks: Ranks) -> Part:
@@ -31,31 +28,26 @@ def batch_part(recipe: Recipe, ranks: Ranks) -> Part:
     return ranks.part(recipe.batch)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class PartOfSpace(Space):
-    """A space that draws for a whole batch, and gives the draws for a part of it."""
+class OfPart(OfImages):
+    """Draws for a whole batch, or for several copies of it, and gives what is a part's."""
 
     part: Part
 
-    def sample(
-        self,
-        *shape: int,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-    ) -> Pose:
-        """Draw for a number of images that is the part's, or several times that."""
-        times = shape[0] // len(self.part)
-        whole = (times * self.part.whole, *shape[1:])
-        drawn = super().sample(*whole, generator=generator, device=device)
-        by_time = drawn.values.unflatten(0, (times, self.part.whole))
-        return drawn.like(self.part.take(by_time, 1).flatten(0, 1))
+    @staticmethod
+    def on(device: torch.device, part: Part) -> torch.Generator:
+        """Make what draws for this part; of all of a batch a plain generator does."""
+        if len(part) == part.whole:
+            return torch.Generator(device)
+        made = OfPart(device)
+        made.part = part
+        return made
 
-
-def part_of_space(space: Space, part: Part) -> Space:
-    """Let a space draw for this part of the batch."""
-    if len(part) == part.whole:
-        return space
-    return PartOfSpace(chain=space.chain, part=part)
+    def drawn(self, draw: Draw, count: int) -> Tensor:
+        times, rest = divmod(count, len(self.part))
+        if rest:
+            return draw(count, self)
+        whole = draw(times * self.part.whole, self)
+        return self.part.take(whole.unflatten(0, (times, -1)), 1).flatten(0, 1)
 
 
 def synchronised(model: Model, ranks: Ranks) -> Model:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from torch import nn
 
 from upright.attacks import SpatialPGD
 from upright.data import AnySplit, LabelledImages, load_data
+from upright.kinds import check_kinds
 from upright.later import LATER_IN_RECIPES, first_space, space_text, without_defaults
 from upright.objective import LocNet, Objective, as_objective
 from upright.space import PAPER, Space
@@ -124,7 +125,7 @@ class Recipe(Plan):
         object.__setattr__(self, "jitter", None if self.jitter is None else Space.of(self.jitter))
         if isinstance(self.objective, str | Objective):
             object.__setattr__(self, "objective", as_objective(self.objective))
-        _check_kinds(self)
+        check_kinds(self)
         # A LocNet knows by itself which poses it can find.
         moves = self.objective if isinstance(self.objective, LocNet) else self.objective.attack
         if moves is not None:
@@ -273,25 +274,6 @@ class Recipe(Plan):
 def _whole_if_whole(text: str) -> float:
     number = float(text)
     return int(number) if number.is_integer() else number
-
-
-def _check_kinds(recipe: Recipe) -> None:
-    hints = get_type_hints(Recipe)
-    for field in dataclasses.fields(Recipe):
-        value = getattr(recipe, field.name)
-        if not _is_a(hints[field.name], value):
-            raise ValueError(f"{field.name} is {value!r}, but must be {field.type}")
-
-
-def _is_a(kind: Any, value: object) -> bool:
-    """Say whether a value is of the kind that a field's annotation asks for."""
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_is_a(get_args(kind)[0], part) for part in value)
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, int | float if kind is float else kind)
 
 
 _LEAST = {

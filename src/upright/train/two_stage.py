@@ -14,9 +14,10 @@ from torch import Tensor
 
 from upright.checks import Model
 from upright.evaluation import Locator
-from upright.evaluation.composed import Change, Composed
+from upright.evaluation.composed import Change, Composed, each_network
 from upright.evaluation.oracle import change_locator
 from upright.families import Chain, Size, Spatial
+from upright.identity import as_module
 from upright.logits import ask
 from upright.objective import located_pose
 from upright.pose import Pose
@@ -33,7 +34,7 @@ class RunLocator(Composed):
 
     def __init__(self, network: Model, space: Space, fill: Fill) -> None:
         super().__init__()
-        self.network, self.space = network, space
+        self.network, self.space = as_module(network), space
         self.fill: Fill = fill
 
     def forward(self, images: Tensor) -> Pose:
@@ -49,7 +50,8 @@ class StnPlus(Composed):
 
     def __init__(self, locator: Locator, classifier: Model, fill: Fill = "black") -> None:
         super().__init__()
-        self.locator, self.classifier = locator, classifier
+        self.locator = locator
+        self.classifier: Model = as_module(classifier)
         self.fill: Fill = fill
 
     def forward(self, images: Tensor) -> Tensor:
@@ -57,7 +59,7 @@ class StnPlus(Composed):
 
     def each_network(self, change: Change) -> StnPlus:
         locator = change_locator(self.locator, change)
-        return StnPlus(locator, change(self.classifier), self.fill).eval()
+        return StnPlus(locator, each_network(self.classifier, change), self.fill).eval()
 
 
 class _Inverse(Spatial):

@@ -10,12 +10,13 @@ own for the state of its evaluation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from upright.evaluation import Question
+from upright.evaluation.question import named_attacks
 from upright.measure import FinishedRun, measure_run
 from upright.measure.run import evaluation_precision
 from upright.records import Record
@@ -42,6 +43,16 @@ class Task:
     """The first so many test images only; a cell of the paper takes all of them."""
     question: Question = field(default_factory=Question, hash=False)
     """What is asked beside the attacks: by default what the paper asks."""
+
+    @property
+    def asked(self) -> Question:
+        """All that is asked."""
+        return replace(
+            self.question,
+            attacks=named_attacks(self.attacks),
+            limit=self.test_images,
+            precision=evaluation_precision(self.plan),
+        )
 
     def __str__(self) -> str:
         recipe = self.plan.main
@@ -118,11 +129,8 @@ def measure_task(
     for measured in measure_run(
         finished,
         network.to(device).eval(),
-        task.attacks,
-        precision=evaluation_precision(task.plan),
+        task.asked,
         device=device,
-        limit=task.test_images,
-        question=task.question,
         states=run_folder(task, runs),
         progress=progress,
     ):
