@@ -7,6 +7,7 @@ and its number alone, so that any of them can be made again.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import random
@@ -225,11 +226,13 @@ def _work(pipe: Connection, at: object, seed: int, desk: Path) -> None:
 def _read_chunk(
     chunk: Chunk, folder: Path, at: object, seed: int
 ) -> tuple[int, list[tuple[int, str, str]], float, bool]:
-    _forget_the_most()
-    began, before, accepted = time.monotonic(), _most_bytes(), 0
+    gc.collect()  # what the parent left over would make room for what is read
+    began, before, accepted = time.monotonic(), sys.maxsize, 0
     faults: list[tuple[int, str, str]] = []
     for number in range(chunk.first, chunk.end):
         at.value = number  # type: ignore[attr-defined]
+        _forget_the_most()
+        before = min(before, _most_bytes())  # what was given back since counts, too
         try:
             data = input_of(seed, chunk.target, number)
             accepted += guard.attempt(TARGETS[chunk.target], data, folder)

@@ -54,6 +54,8 @@ Model = Callable[[Tensor], Tensor]
 
 
 _HANDFUL = 8
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Whole numbers that PyTorch holds, but does not compute with."""
 
 
 class SuspiciousInput(UserWarning):
@@ -103,7 +105,12 @@ def explain_channels(images: Tensor, error: Exception) -> None:
 
 def check_top(top: int, classes: int) -> None:
     """Check among how many of the largest logits the true class is to be."""
-    if 1 < top >= classes:
+    if classes == 1:
+        raise ValueError(
+            "the model has one output, so that every answer would be right; give one with an "
+            "output for each class, as in torch.cat((-logits, logits), 1) for two"
+        )
+    if top >= classes:
         raise ValueError(
             f"top must be below the {classes} outputs of the model, but is {top}: every answer "
             "would be right"
@@ -113,9 +120,12 @@ def check_top(top: int, classes: int) -> None:
 def check_float_images(images: Tensor) -> None:
     """Check the shape and the dtype of images."""
     if images.ndim != 4 or not images.is_floating_point():
+        advice = "give one image as images[None]"
+        if images.ndim != 3 or not images.is_floating_point():
+            advice = "for whole numbers up to 255 use images.float() / 255"
         raise ValueError(
             f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; for whole numbers up to 255 use images.float() / 255"
+            f"{tuple(images.shape)}; {advice}"
         )
 
 
@@ -148,7 +158,7 @@ def check_label_form(labels: Tensor, count: int) -> None:
         raise ValueError(
             f"{count} images need {count} labels in one axis, but have shape {tuple(labels.shape)}"
         )
-    if labels.is_floating_point() or labels.dtype == torch.bool:
+    if labels.is_floating_point() or labels.dtype in (torch.bool, *UNSIGNED):
         raise ValueError(f"labels must be class numbers (int64), but are {labels.dtype}")
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from upright.checks import Model
+from upright.checks import Model, warn_if_probabilities
 from upright.evaluation.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import Asker, widened
+from upright.tiles import is_capturing
 
 __all__ = ["Ensemble", "ensemble"]
 
@@ -23,6 +24,7 @@ class Ensemble(Composed):
         for name, model in zip(self.names, models, strict=True):
             setattr(self, name, as_module(model))  # by itself, so that torch finds its weights
         self._ask = Asker()  # members may want other dtypes
+        self._looked = False
         self.training = any(isinstance(each, nn.Module) and each.training for each in models)
 
     @property
@@ -35,16 +37,24 @@ class Ensemble(Composed):
     def forward(self, images: Tensor) -> Tensor:
         # Copies: a member may write into what it is given.
         first, *others = self.members
-        total = widened(self._ask(first, images.clone()))
+        total = self._answer(first, images.clone())
         for member in others:
-            logits = widened(self._ask(member, images.clone()))
+            logits = self._answer(member, images.clone())
             if logits.shape != total.shape:
                 raise ValueError(
                     f"the models of an ensemble need the same classes, but answer with "
                     f"{total.shape[1]} and {logits.shape[1]}"
                 )
             total = total + logits
+        self._looked |= not is_capturing()
         return total / len(self.names)
+
+    def _answer(self, member: Model, images: Tensor) -> Tensor:
+        """Ask a member; probabilities would count for next to nothing beside another's logits."""
+        logits = widened(self._ask(member, images))
+        if not (self._looked or is_capturing()):
+            warn_if_probabilities(logits)
+        return logits
 
 
 def ensemble(*models: Model) -> Ensemble:

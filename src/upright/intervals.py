@@ -74,6 +74,7 @@ def difference(first: Tensor, second: Tensor) -> Difference:
     >>> (found.first_alone, found.second_alone, round(found.share, 2))
     (3, 0, 0.33)
     """
+    first, second = torch.as_tensor(first), torch.as_tensor(second)
     if not first.dtype == second.dtype == torch.bool or first.ndim != 1 or not len(first):
         raise ValueError(
             "models are compared by one bool for each image; give what evaluations have as "

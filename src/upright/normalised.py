@@ -40,8 +40,13 @@ class Normalised(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: Model, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self, network: Model, mean: float | Sequence[float], std: float | Sequence[float]
+    ) -> None:
         super().__init__()
+        mean, std = (
+            [each] if isinstance(each, int | float) else [*map(float, each)] for each in (mean, std)
+        )
         if len(mean) != len(std) or not all(each > 0 for each in std):
             raise ValueError(
                 f"mean and std need one number for each channel, and a std is above 0, but they "

@@ -151,6 +151,21 @@ def test_what_a_model_prints_while_its_answers_are_saved_is_no_part_of_the_json(
 
 
 @pytest.mark.usefixtures("folder")
+def test_the_answers_of_another_model_of_the_same_name_stay(capsys):
+    asked = ["evaluate", "models.py:make", *ASKED[:6], "--save", "kept", "--name", "A"]
+    assert main(asked) == 0
+    saved = {file: file.read_bytes() for file in Path("kept").iterdir()}
+    Path("models.py").write_text(MODELS.replace("manual_seed(1)", "manual_seed(2)"))
+    assert main(asked) == 2
+    assert "kept holds the answers of another model that is called A" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in Path("kept").iterdir()} == saved
+    assert main([*asked[:-1], "B"]) == 0
+    Path("models.py").write_text(MODELS)
+    assert main(asked) == 0  # the model itself may be asked again
+    assert len(list(Path("kept").iterdir())) == 3
+
+
+@pytest.mark.usefixtures("folder")
 def test_json_for_a_standard_output_that_is_closed_is_a_failure(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["evaluate", "models.py:make", *ASKED[:6], "--json", "-"]) == 2

@@ -53,6 +53,7 @@ ALLOWED = {
         "re.fullmatch('[0-9]{8,12}', name)",
         "re.split('[:,]', source)",
     },
+    "the id of a record": {"record.startswith(f'{recipe_hash}-')"},
     "the name of a module": {
         "type(family).__module__.startswith('upright.families.')",
         "each.__module__.startswith('upright.')",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import mmap
 import os
 import random
 import signal
@@ -66,8 +67,13 @@ def altered(*_: object) -> None:
 
 
 def swell(*_: object) -> None:
-    """Take memory, and give a plain error all the same."""
-    held = b"x" * (100 << 20)
+    """Take memory, and give a plain error all the same.
+
+    From the system itself: what a process has freed before would be taken again unseen.
+    """
+    held = mmap.mmap(-1, 100 << 20)
+    for page in range(0, len(held), mmap.PAGESIZE):
+        held[page] = 1
     raise ValueError(f"no room for {len(held)}")
 
 

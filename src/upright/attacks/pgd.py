@@ -99,8 +99,8 @@ class SpatialPGD(Attack):
         sizes = self.step_size or tuple(axis.step for axis in space.axes)
         if len(sizes) != len(space.axes):
             raise ValueError(
-                f"{space} has {len(space.axes)} axes, but step_size has {len(sizes)} numbers; give "
-                "one for each axis, or leave it out"
+                f"{space} has {len(space.axes)} axes, but {len(sizes)} sizes of a step are given; "
+                "give one for each axis, or none"
             )
         return sizes
 

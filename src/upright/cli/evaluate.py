@@ -51,7 +51,7 @@ from upright.origin import commit
 from upright.paper import with_reported
 from upright.record_files import append
 from upright.report.exhibition import Shown
-from upright.report.saved import check_beside
+from upright.report.saved import check_beside, check_name
 from upright.sources import Trained, trained_as
 from upright.sources.blame import blaming
 from upright.sources.preprocess import Channels, Layout
@@ -327,6 +327,8 @@ class Evaluate:
             return None
         shown = choose_shown(loaded, explored=self.save_images)
         check_beside(self.save, shown)
+        assert loaded.subject is not None  # what is saved is recorded, too
+        check_name(self.save, self._title, loaded.subject.told()["recipe_hash"])
         return shown
 
     def _sizes(self) -> tuple[int | None, int | None]:

@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from upright.checks import UNSIGNED
 from upright.pictures import as_seen
 
 __all__ = [
@@ -247,12 +248,14 @@ def _images(images: Any) -> Tensor:
 
 def _labels(labels: Any) -> Tensor:
     try:
-        return torch.as_tensor(labels)
+        numbers = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"labels must be class numbers (int64), but some are {_kind(labels)}; number the "
             "classes from 0, in the order of the model's outputs"
         ) from error
+    # PyTorch holds these, and cannot compare them.
+    return numbers.long() if numbers.dtype in UNSIGNED else numbers
 
 
 def _kind(values: Any) -> str:

@@ -179,4 +179,6 @@ def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
             )
         if named.setdefault(name, attack) != attack:
             raise ValueError(f"two attacks are called {name!r}: give each a __str__ of its own")
+        if again := [other for other in named if other != name and named[other] == attack]:
+            raise ValueError(f"{name!r} and {again[0]!r} are one attack: ask for it once")
     return named

@@ -26,6 +26,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.is_first = True
+        self._looked_at_logits = False
 
     def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
@@ -45,6 +46,15 @@ class Inspection:
 
         return asked
 
+    def end(self, penalty: Tensor | None) -> None:
+        """Look at the penalty of a batch whose logits were looked at, and are numbers."""
+        if self._looked_at_logits and penalty is not None and not penalty.isfinite():
+            raise ValueError(
+                f"the penalty is {penalty.item():g} where all logits are numbers; "
+                "check what it divides by, and of what it takes the root or the logarithm"
+            )
+        self._looked_at_logits = False
+
     def _check_answer(
         self, logits: Tensor, labels: Tensor, criterion: Criterion, values: bool
     ) -> None:
@@ -53,7 +63,7 @@ class Inspection:
         if values and self.is_first:
             checks.check_numbers(logits)
             checks.warn_if_probabilities(logits)
-            self.is_first = False
+            self.is_first, self._looked_at_logits = False, True
 
 
 def _check_forms(images: Tensor, labels: Tensor, criterion: Criterion) -> None:

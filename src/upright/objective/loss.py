@@ -137,7 +137,10 @@ class RegularizedLoss(nn.Module):
         moved = answers[int(objective.sees_originals) :]
         transformed = dict(zip(map(id, different), moved, strict=True))
         by_target = {target: transformed[id(pose)] for target, pose in poses.items()}
-        return self._terms(natural, by_target, labels, poses)
+        terms = self._terms(natural, by_target, labels, poses)
+        if self._inspection is not None:
+            self._inspection.end(terms.penalty)
+        return terms
 
     def _asking(self, images: Tensor, labels: Tensor) -> Ask:
         """Check a batch, and give what asks models about it."""

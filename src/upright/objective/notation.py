@@ -97,8 +97,12 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
         return Objective(batch="nat")
     match = _CALL.fullmatch("AT(rob, rnd)" if text.strip() == "std*" else text.strip())
     if match is None:
+        if text.strip().startswith("LocNet"):
+            raise _error(text, "a LocNet is no classifier's; a Recipe and `upright train` take it")
         raise _error(text, f"it is not of the form Reg(batch, def). The grammar is\n{grammar()}")
     name, batch, definition, options = match.groups()
+    if options is None and re.search(r",\s*[λ\w]+\s*=", definition):
+        raise _error(text, "options come after a semicolon, as in KL(rob, Wo-10; λ=2)")
     if name not in REGULARIZERS:
         raise _unknown(text, REGULARIZERS.unknown(name))
     if batch not in ("nat", "rob", "mix"):

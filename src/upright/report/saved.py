@@ -26,7 +26,7 @@ from upright.report.exhibition import Array, Exhibition, SavedModel, Shown
 from upright.report.saved_checks import check_model, check_shown
 from upright.space import Space
 
-__all__ = ["check_beside", "read_saved", "write_saved"]
+__all__ = ["check_beside", "check_name", "read_saved", "write_saved"]
 
 _SHOWN = "shown.safetensors"
 _BY_CLASSES = ("classes", "labels", "data_digest")
@@ -48,6 +48,19 @@ def check_beside(folder: Path, shown: Shown) -> None:
     if path.exists() and (other := _difference(_read(Shown, path).value, shown)):
         raise ValueError(
             f"{folder} holds {other}; name another folder, or remove {path} and what lies beside it"
+        )
+
+
+def check_name(folder: Path, name: str, recipe_hash: str) -> None:
+    """Check that what a folder has under a name is of this model, if anything is."""
+    path = folder / _file_name(name)
+    if not path.exists():
+        return
+    record = _read(SavedModel, path).value.record
+    if record is not None and not record.startswith(f"{recipe_hash}-"):
+        raise ValueError(
+            f"{folder} holds the answers of another model that is called {name}: call this one "
+            f"otherwise (--name), name another folder, or remove {path}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,7 +65,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def load_model(
-    name: str,
+    name: str | os.PathLike[str],
     *,
     device: torch.device | str = "cpu",
     preprocess: Preprocess | str | Mapping[str, Any] | None = None,
@@ -76,7 +77,7 @@ def load_model(
 
     Args:
         name: one of ``model_names()``, filled in, such as ``my_model.py:make``, ``net.onnx``,
-            ``timm:resnet18`` or ``hf:FOLDER``.
+            ``timm:resnet18`` or ``hf:FOLDER``; or the path of a file.
         device: where the model is to compute.
         preprocess: how it takes images and answers, where its source does not know; see
             ``Preprocess.of``, which reads it.
@@ -85,12 +86,15 @@ def load_model(
     return load_pretrained(name, device=device).model(told, device=device)
 
 
-def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> Pretrained:
+def load_pretrained(
+    name: str | os.PathLike[str], *, device: torch.device | str = "cpu"
+) -> Pretrained:
     """Load a network by name, with what its source says of it; see ``load_model``."""
+    text = os.fspath(name)
     try:
-        found = SOURCES.find(name)
+        found = SOURCES.find(text)
     except UnknownNameError:
-        raise unknown_model(name) from None
+        raise unknown_model(text) from None
     loaded = found.value(*found.groups, device=torch.device(device))
     return loaded if isinstance(loaded, Pretrained) else Pretrained(loaded)
 
