@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from upright import Preprocess, ensemble, evaluate, tta
-from upright.evaluation.composed import each_network
+from upright.composed import each_network
 from upright.identity import NOBODY, Identity
 from upright.models import build_network, in_half_precision
 from upright.sources import load_model

@@ -27,7 +27,7 @@ from upright import (
 )
 from upright.evaluation import Oracle
 from upright.identity import NOBODY, FromFile, Identity
-from upright.measure.guest import weights_digest
+from upright.measure.guest import guest_digest
 from upright.models import in_half_precision
 from upright.sources import load_model
 from upright.train.two_stage import RunLocator, StnPlus
@@ -146,7 +146,7 @@ def test_a_file_that_names_others_everywhere_is_read_as_one(tmp_path: Path) -> N
 
 def test_a_script_is_called_as_it_was_before_it_knew_its_file(tmp_path: Path) -> None:
     loaded = load_model(write_scripted(tmp_path, 1.0))
-    assert weights_digest(loaded, "net.pt") == weights_digest(Weighted(), "net.pt")
+    assert guest_digest(loaded, "net.pt") == guest_digest(Weighted(), "net.pt")
 
 
 @pytest.mark.parametrize("factor", [1.001, 0.999])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rigid_spaces import rigid
 from upright import PAPER, GridSearch, Pose, SpatialPGD, evaluate, tta, warp
-from upright.evaluation.composed import each_network
+from upright.composed import each_network
 from upright.identity import Identity
 from upright.models import build_network, in_half_precision
 from upright.sources import load_model, model_names

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from upright.checks import Model, warn_if_probabilities
-from upright.evaluation.composed import Change, Composed, each_network
+from upright.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import Asker, widened
 from upright.tiles import is_capturing

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from upright.attacks import CandidateSearch, RandomSearch, parse_attack
 from upright.checks import Model, check_at_least_1
+from upright.composed import Change, Composed, each_network
 from upright.devices import sent
-from upright.evaluation.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import ask, widened
 from upright.pose import Pose

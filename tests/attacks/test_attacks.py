@@ -180,9 +180,7 @@ class TestOtherSpaces:
 
     def test_step_sizes_for_another_number_of_axes_are_refused(self) -> None:
         attack = SpatialPGD(step_size=(0.1, 0.1, 1.0))
-        with pytest.raises(
-            ValueError, match="1 axes, but 3 sizes of a step are given; give one"
-        ):
+        with pytest.raises(ValueError, match="1 axes, but 3 sizes of a step are given; give one"):
             attack.search(lambda pose: pose.zoom, Space.of("zoom"), 2, generator=generator())
 
 

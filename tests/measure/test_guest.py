@@ -19,7 +19,7 @@ from upright.data import load_data
 from upright.data.known import KNOWN
 from upright.evaluation import Oracle
 from upright.measure import Guest
-from upright.measure.guest import weights_digest
+from upright.measure.guest import guest_digest
 from upright.paper import INVARIANCE
 from upright.paper.missing import missing_tasks
 from upright.paper.tables import fill_tables, select
@@ -110,8 +110,8 @@ def test_weights_are_known_by_their_content():
         b"weight torch.float32 (2,)\n\x00\x00\x80?\x00\x00\x00@"
         b"count torch.int64 ()\n" + (3).to_bytes(8, "little")
     )
-    assert weights_digest(net, "anything") == by_hand.hexdigest()
-    assert weights_digest(net.half(), "anything") != by_hand.hexdigest()
+    assert guest_digest(net, "anything") == by_hand.hexdigest()
+    assert guest_digest(net.half(), "anything") != by_hand.hexdigest()
 
 
 def test_what_is_no_plain_tensor_counts_by_its_text():
@@ -124,7 +124,7 @@ def test_what_is_no_plain_tensor_counts_by_its_text():
         def get_extra_state(self) -> str:
             return self.extra
 
-    digests = {weights_digest(Odd(extra), "own.py:odd") for extra in ("a", "a", "b")}
+    digests = {guest_digest(Odd(extra), "own.py:odd") for extra in ("a", "a", "b")}
     assert len(digests) == 2
 
 
@@ -133,9 +133,9 @@ def test_a_model_without_weights_is_known_by_its_file_or_by_its_name_alone(tmp_p
     file.write_bytes(b"content")
     content = hashlib.sha256(b"content").hexdigest()
     for source in (str(file), f"tta-10:{file}", f"{file}:make"):
-        assert weights_digest(lambda images: images, source) == content
-    assert weights_digest(lambda images: images, "package.module:make") is None
-    assert weights_digest(nn.Flatten(), str(file)) == content  # a module, but nothing in it
+        assert guest_digest(lambda images: images, source) == content
+    assert guest_digest(lambda images: images, "package.module:make") is None
+    assert guest_digest(nn.Flatten(), str(file)) == content  # a module, but nothing in it
 
 
 def test_an_oracle_is_no_guest():

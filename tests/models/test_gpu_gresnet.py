@@ -10,7 +10,7 @@ from upright.models import build_network
 from upright.models.group_conv import P4M, GroupConv
 from upright.train import PLAIN, Recipe, Speed
 from upright.train.learner import Learner
-from upright.train.network import load_weights, model_tensors
+from upright.train.network import model_tensors, restore_tensors
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -38,7 +38,7 @@ def test_what_was_evaluated_between_replays_is_not_stale(speed: Speed) -> None:
         torch.cuda.synchronize()  # it works on a stream of its own
         learner.model.eval()
         fresh = build_network(NAME).to(CUDA).to(memory_format=torch.channels_last).eval()
-        load_weights(fresh, model_tensors(learner.model))
+        restore_tensors(fresh, model_tensors(learner.model))
         with torch.no_grad():  # convolutions may differ in their algorithm, in TF32
             torch.testing.assert_close(learner.model(images), fresh(images), rtol=1e-2, atol=1e-2)
 

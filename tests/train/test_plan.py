@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from tiny_runs import tiny_recipe
+from upright.composed import each_network
 from upright.evaluation import Oracle
-from upright.evaluation.composed import each_network
 from upright.pose import Pose
 from upright.train import Mean, Pair, Plan, Recipe
 from upright.train.any_plan import plan_from_json

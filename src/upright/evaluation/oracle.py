@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from upright.checks import Model
-from upright.evaluation.composed import Change, Composed, each_network
+from upright.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.pose import Pose
 from upright.warp import Resampling

@@ -22,7 +22,7 @@ from upright.later import later_defaults, without_defaults
 from upright.measure.subject import Subject
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 
-__all__ = ["Guest", "weights_digest"]
+__all__ = ["Guest", "guest_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Guest(Subject):
                 f"{source} is an oracle, which reads the attack's own pose and is no defence; "
                 "`upright oracle` measures and records it as one"
             )
-        digest = weights_digest(model, source)
+        digest = guest_digest(model, source)
         return Guest(
             name=name or source,
             source=source,
@@ -84,7 +84,7 @@ class Guest(Subject):
 _LATER = later_defaults(Guest, "preprocess")
 
 
-def weights_digest(model: Model, source: str) -> str | None:
+def guest_digest(model: Model, source: str) -> str | None:
     """Digest a module's weights and buffers; or else the file that it, or its code, came from."""
     known = Identity.of(model)
     if known.weights is not None and known.files is not None and _hides_weights(model):

@@ -13,13 +13,13 @@ from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
+from upright.composed import each_network
 from upright.data import AnySplit, ClassNames, LabelledImages, has_parts, load_data
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Recognised
 from upright.data.registry import can_resize
 from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
-from upright.evaluation.composed import each_network
 from upright.identity import is_from_file
 from upright.measure.classes import are_in_order, count_outputs, first_image, in_model_order
 from upright.measure.guest import Guest

@@ -27,7 +27,7 @@ from upright.seeds import seed_for
 from upright.train.average import Average
 from upright.train.batches import Batches, augmented_rows, check_cutout, mixing_shares
 from upright.train.global_norm import with_global_norms
-from upright.train.network import build, check_outputs, is_brought, load_weights, model_tensors
+from upright.train.network import build, check_outputs, is_brought, model_tensors, restore_tensors
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import OfPart, average_buffers, batch_part, synchronised
 from upright.train.pretrained import start_from_pretrained
@@ -147,7 +147,7 @@ class Learner:
             fused = FusedTraining(model)
             self._weights_held = fused.layers.held
             return fused, FusedResNet(model, layers=fused.layers)
-        forward = InPrecision(self.model, self.recipe.precision)
+        forward = InTrainingPrecision(self.model, self.recipe.precision)
         if self.speed.compile:
             settle_compiler()
             return cast(Model, torch.compile(forward, dynamic=False)), None
@@ -158,7 +158,7 @@ class Learner:
         recipe = self.recipe
         network = find_teacher(recipe.teacher).load().to(self.device).requires_grad_(False)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        teacher: Model = InPrecision(network, recipe.precision).eval()
+        teacher: Model = InTrainingPrecision(network, recipe.precision).eval()
         if pays_at_once(recipe, self._data, recipe.steps * len(self._part)):
             return asked_once(teacher, recipe, self._data)
         if self.speed.compile:
@@ -329,7 +329,7 @@ class Learner:
             self._restore(tensors)
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
-        load_weights(self.model, tensors)
+        restore_tensors(self.model, tensors)
         load_optimizer(self.model, self.optimizer, self.recipe, tensors)
         if self._average is not None:
             self._average.restore(tensors)
@@ -350,7 +350,7 @@ def seeding_on(device: torch.device) -> Callable[[int], object]:
     return lambda seed: [generator.manual_seed(seed) for generator in generators]
 
 
-class InPrecision(nn.Module):
+class InTrainingPrecision(nn.Module):
     """Runs the network, and nothing around it, in the recipe's precision."""
 
     def __init__(self, model: nn.Module, precision: str) -> None:

@@ -33,10 +33,10 @@ __all__ = [
     "check_outputs",
     "is_brought",
     "is_own_code",
-    "load_weights",
     "model_tensors",
     "own_code_digest",
     "plain_names",
+    "restore_tensors",
     "with_code_digest",
 ]
 
@@ -153,7 +153,7 @@ def plain_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def load_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+def restore_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Copy weights and buffers into a network, in place.
 
     By hand, to say in a line what does not fit.
@@ -187,5 +187,5 @@ def build_with(
     if all(classes not in tensor.shape for tensor in tensors.values()):
         raise ValueError(f"no weights are for its {classes} classes")
     model = build(name, classes=classes, channels=channels)
-    load_weights(model, tensors)
+    restore_tensors(model, tensors)
     return model.eval()

@@ -13,8 +13,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from upright.checks import Model
+from upright.composed import Change, Composed, each_network
 from upright.evaluation import Locator
-from upright.evaluation.composed import Change, Composed, each_network
 from upright.evaluation.oracle import change_locator
 from upright.families import Chain, Size, Spatial
 from upright.identity import as_module
