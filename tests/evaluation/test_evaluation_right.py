@@ -199,7 +199,9 @@ class TestClasses:
             looks, natural = min(64, COUNT) + 16, COUNT
             assert asked == [looks + natural + 3 * COUNT]
             assert found.attacks[str(attack)].forward_passes == 3 * COUNT
-            assert (found.attacks[str(attack)].worst_class is None) == only_accuracy
+            result = found.attacks[str(attack)]
+            told = (result.worst_pose, result.worst_loss, result.worst_class)
+            assert [each is None for each in told] == 3 * [only_accuracy]
 
     def test_of_an_attack_with_scores_of_its_own_the_model_is_asked_once_more(self) -> None:
         plain, other = measure(RandomSearch(2)), measure(Rounded(2))

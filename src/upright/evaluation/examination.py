@@ -251,7 +251,9 @@ class Examination:
         if self.question.include_identity:
             worst = or_as_it_is(worst, natural)
         value, pose = worst.score.to(natural.device), worst.pose.to(natural.device)
-        arrays |= {"fooled": is_fooled(value), "pose": pose.values, "loss": loss_of(value)}
+        arrays["fooled"] = is_fooled(value)
+        if not self.question.only_accuracy:
+            arrays |= {"pose": pose.values, "loss": loss_of(value)}
         if score.seen is not None:
             arrays["class"] = score.seen.class_at(value)
         piece.keep(**{f"{name}/{part}": array for part, array in arrays.items()})

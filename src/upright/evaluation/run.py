@@ -281,12 +281,12 @@ def _outcome(kept: State, part: _Part, space: Space | None, *, oracle: bool) -> 
 
 
 def _attack_result(kept: State, name: str, space: Space) -> AttackResult:
-    pose, correct = kept.optional(f"{name}/pose"), ~kept.joined(f"{name}/fooled")
+    pose, correct = kept.if_whole(f"{name}/pose"), ~kept.joined(f"{name}/fooled")
     return AttackResult(
         attack=name,
         correct=correct,
         worst_pose=None if pose is None else Pose(pose, space.chain),
-        worst_loss=kept.optional(f"{name}/loss"),
+        worst_loss=kept.if_whole(f"{name}/loss"),
         worst_class=kept.if_whole(f"{name}/class"),
         fooled=_fooled(kept, name, space),
         forward_passes=int(kept.total(f"{name}/passes")),
@@ -303,7 +303,7 @@ def _estimate(kept: State, name: str, correct: Tensor) -> SlopeEstimate | None:
 
 
 def _fooled(kept: State, name: str, space: Space) -> FooledPoses | None:
-    grid, bits = kept.constants.get(f"{name}/grid"), kept.optional(f"{name}/bits")
+    grid, bits = kept.constants.get(f"{name}/grid"), kept.if_whole(f"{name}/bits")
     if grid is None or bits is None:
         return None
     return FooledPoses(Pose(grid, space.chain), bits, kept.joined("natural_fooled"))

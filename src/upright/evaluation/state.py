@@ -83,12 +83,8 @@ class State:
         except (KeyError, RuntimeError) as error:
             raise ValueError(f"the state has no whole {name}; remove it") from error
 
-    def optional(self, name: str) -> Tensor | None:
-        known = any(name in piece.arrays for piece in self.pieces.values())
-        return self.joined(name) if known else None
-
     def if_whole(self, name: str) -> Tensor | None:
-        """Give an array that pieces of older versions do not have; None where one has none."""
+        """Give an array that not all questions have, nor pieces of older versions; or None."""
         whole = all(name in piece.arrays for piece in self.pieces.values())
         return self.joined(name) if whole else None
 
