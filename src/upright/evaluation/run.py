@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from upright import checks
 from upright.attacks import Attack
 from upright.evaluation.ahead import one_ahead
-from upright.evaluation.batches import InAnyOrder, count_by_number, is_whole
+from upright.evaluation.batches import InAnyOrder, is_whole
 from upright.evaluation.examination import Examination, prepared
 from upright.evaluation.oracle import Oracle, oracle_in
 from upright.evaluation.question import Question
@@ -24,8 +23,9 @@ from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
 from upright.evaluation.score import Move, Predictor
 from upright.evaluation.state import State
 from upright.evaluation.state_files import StateFiles
-from upright.evaluation.stream import Chunk, Data, chunks, count_images, cuts
+from upright.evaluation.stream import Chunk, Data
 from upright.evaluation.time_limit import TimeLimit
+from upright.evaluation.visits import Visits
 from upright.fooled import FooledPoses
 from upright.modes import climbing, out_of_reach
 from upright.pose import Pose
@@ -152,8 +152,8 @@ def examine(
     accuracy depends.
     """
     time_limit = TimeLimit.of_minutes(minutes)
-    part = _Part.of(data, question, random=minutes is not None)
-    limit, question = question.limit, part.question
+    visits = Visits.of(data, question, random=minutes is not None, first=first)
+    question = visits.question
     checks.check_at_least_1(batch_size=batch_size)
     checks.check_callable(model)
     checks.warn_if_training(model)
@@ -163,19 +163,17 @@ def examine(
     asked = question.for_state() | ({"oracle": True} if oracle is not None else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
-    with (
-        _bar(progress, part.count(data), question) as advance,
-        climbing(),
-        out_of_reach(model),
-    ):
-        predictor = Predictor(model, Room(batch_size or 0), advance)
-        examination = Examination(question, predictor, _move(oracle, question), kept, files)
-        examination.time_limit, examination.first = time_limit, first
-        examination.places, examination.of_images = part.places, part.of_images
-        if part.places is None and cuts(data, limit):
-            examination.cut_at = limit
-        examination.device = _device(model, device)
-        with contextlib.closing(_ready(part, data, examination.device)) as ready:
+    with _bar(progress, visits.count, question) as advance, climbing(), out_of_reach(model):
+        examination = Examination(
+            visits,
+            Predictor(model, Room(batch_size or 0), advance),
+            _move(oracle, question),
+            kept,
+            files,
+            time_limit,
+            _device(model, device),
+        )
+        with contextlib.closing(_ready(visits, examination.device)) as ready:
             for chunk in examination.unfinished(ready, ranks):
                 piece = examination.measure(chunk)
                 kept.pieces[chunk.start] = measured.pieces[chunk.start] = piece
@@ -183,41 +181,12 @@ def examine(
     for other in ranks.gather(measured):
         kept.merge(other)
     ranks.lead(lambda: files.finish(kept))
-    return _outcome(kept, part, examination.space, oracle=oracle is not None)
+    return _outcome(kept, visits, examination.space, oracle=oracle is not None)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Which images are visited, in which order."""
-
-    question: Question
-    """With the size of the sample, where it is one."""
-    places: Tensor | None = None
-    """In the order of the visits; None for all in turn, up to the limit."""
-    of_images: int | None = None
-    """Out of how many they were drawn."""
-
-    @staticmethod
-    def of(data: Data, question: Question, *, random: bool) -> _Part:
-        if question.sample is None and not random:
-            return _Part(question)
-        count = count_by_number(data)
-        count = count if question.limit is None else min(count, question.limit)
-        asked = replace(question, sample=min(question.sample or count, count) or None)
-        return _Part(asked, asked.places(count), count)
-
-    def count(self, data: Data) -> int | None:
-        return count_images(data, self.question.limit) if self.places is None else len(self.places)
-
-    def chunks(self, data: Data) -> Iterator[Chunk]:
-        if self.places is None:
-            return chunks(data, self.question.limit)
-        return chunks(data, places=self.places, passes=self.question.passes_per_image)
-
-
-def _ready(part: _Part, data: Data, device: torch.device | None) -> Generator[Chunk, None, None]:
+def _ready(visits: Visits, device: torch.device | None) -> Generator[Chunk, None, None]:
     """Get chunks ready beside the work on those before them."""
-    chunks_ready = prepared(part.chunks(data), device)
+    data, chunks_ready = visits.data, prepared(visits.chunks(), device)
     # What is a user's own to read is read where the user calls.
     beside = is_whole(data) or isinstance(data, InAnyOrder)
     return one_ahead(chunks_ready) if beside else chunks_ready
@@ -255,14 +224,14 @@ def _bar(show: bool, images: int | None, question: Question) -> Iterator[Callabl
         yield lambda passes: bar.advance(task, passes)
 
 
-def _outcome(kept: State, part: _Part, space: Space | None, *, oracle: bool) -> Evaluation:
+def _outcome(kept: State, visits: Visits, space: Space | None, *, oracle: bool) -> Evaluation:
     """Put together what the pieces of a state say; ``oracle`` is whether they are of one.
 
     ``space`` is the question's with limits that fit the images, if there were any.
     """
     if space is None or not kept.pieces:
         raise ValueError("the data set is empty: there is nothing to evaluate")
-    question, places = part.question, part.places
+    question, places = visits.question, visits.places
     if places is not None:
         kept = kept.sorted(places)
         places = places[: kept.pieces[0].images].sort().values
@@ -276,7 +245,7 @@ def _outcome(kept: State, part: _Part, space: Space | None, *, oracle: bool) -> 
         oracle=oracle,
         top=question.top,
         places=places,
-        of_images=part.of_images,
+        of_images=visits.of_images,
     )
 
 
