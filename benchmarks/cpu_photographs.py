@@ -13,6 +13,7 @@ the seconds, beside those of torch, and "first" is what it takes to begin with.
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import tempfile
 import time
@@ -28,7 +29,7 @@ from timing import Counted, machine, print_table, write_json
 from torch import Tensor, nn
 
 from upright import Space, evaluate
-from upright.models import Compiled
+from upright.models import Compiled, lay_channels_last
 from upright.sources import load_model
 from upright.warp import warp, warp_all
 
@@ -43,7 +44,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-RUNTIMES = ("torch", "compiled", "onnx")
+RUNTIMES = ("torch", "channels-last", "compiled", "onnx")
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ def took(job: Callable[[], object]) -> _Took:
 
 
 def runtimes(network: nn.Module, side: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Give the network as it is, compiled, and as an ONNX file that onnxruntime runs."""
+    """Give the network as it is, laid out otherwise, compiled, and as a file of onnxruntime."""
     yield "torch", network
+    laid = copy.deepcopy(network)
+    lay_channels_last(laid)
+    yield "channels-last", laid
     yield "compiled", Compiled(network)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"
@@ -99,7 +103,7 @@ def runtimes(network: nn.Module, side: int) -> Iterator[tuple[str, Callable[[Ten
 
 
 def cost(
-    model: Callable[[Tensor], Tensor], images: Tensor, attack: str, rounds: int
+    model: Callable[[Tensor], Tensor], runtime: str, images: Tensor, attack: str, rounds: int
 ) -> dict[str, float]:
     labels = torch.zeros(len(images), dtype=torch.long)
 
@@ -113,6 +117,8 @@ def cost(
     box = SPACE.in_pixels(*images.shape[-2:])
     poses = box.sample(max(sizes), generator=torch.Generator().manual_seed(0))
     ready = warp_all(images[:1], poses).flatten(0, 1)
+    if runtime == "channels-last":
+        ready = ready.contiguous(memory_format=torch.channels_last)
 
     def plain() -> None:
         for size in sizes:
@@ -175,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for runtime, model in runtimes(NETWORKS[name]().eval(), side):
                 if runtime not in options.runtimes:
                     continue
-                found = cost(model, images, attack, options.rounds)
+                found = cost(model, runtime, images, attack, options.rounds)
                 costs.append(Cost(name, runtime, threads, **found))  # type: ignore[arg-type]
                 _show_costs(costs[-1:], attack)
     title = machine("cpu")

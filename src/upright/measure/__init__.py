@@ -1,11 +1,11 @@
 """Measuring: a model by name is loaded, evaluated and recorded here, and nowhere else."""
 
+from upright.measure.as_asked import in_precision
 from upright.measure.doubts import doubts, notes
 from upright.measure.guest import Guest
 from upright.measure.measured import (
     Loaded,
     Measured,
-    in_precision,
     load,
     load_images,
     measure,

@@ -28,12 +28,13 @@ def first_image(data: LabelledImages, question: Question, device: torch.device) 
     return Window.of(image, question.view).cut(image)
 
 
-def count_outputs(model: Model, image: Tensor) -> int:
-    """Ask a model about one image, as it will be asked, and count its logits."""
-    label = torch.zeros(1, dtype=torch.int64, device=image.device)
-    score = WorstLoss(Predictor(model, Room(1)), image, label, value=logits_themselves)
+def count_outputs(model: Model, images: Tensor) -> int:
+    """Ask a model about some images, as it will be asked, and count the logits of one."""
+    count = len(images)
+    labels = torch.zeros(count, dtype=torch.int64, device=images.device)
+    score = WorstLoss(Predictor(model, Room(count)), images, labels, value=logits_themselves)
     with torch.no_grad():
-        return score.ask(Pose.zeros(1)).shape[-1]
+        return score.ask(Pose.zeros(count)).shape[-1]
 
 
 def in_model_order(

@@ -9,11 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from upright.attacks import CandidateSearch, parse_attack
 from upright.checks import Model
-from upright.composed import each_network
 from upright.data import AnySplit, ClassNames, LabelledImages, has_parts, load_data
 from upright.data.raw import RawSplit, split_digests
 from upright.data.recognise import Recognised
@@ -21,16 +19,10 @@ from upright.data.registry import can_resize
 from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.identity import is_from_file
+from upright.measure.as_asked import as_asked
 from upright.measure.classes import are_in_order, count_outputs, first_image, in_model_order
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
-from upright.models import (
-    Compiled,
-    InHalfPrecision,
-    can_fuse,
-    in_half_precision,
-    lay_channels_last,
-)
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
@@ -43,7 +35,6 @@ __all__ = [
     "Loaded",
     "Measured",
     "digests_of",
-    "in_precision",
     "load",
     "load_images",
     "measure",
@@ -195,9 +186,8 @@ def measure(
     ranks: Ranks = ALONE,
 ) -> Measured:
     """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
-    model = in_precision(loaded.question, loaded.model)
-    if loaded.question.compile:
-        model = _compiled(model, batch_size)
+    image = first_image(loaded.data, loaded.question, loaded.device)
+    model = as_asked(loaded.model, loaded.question, image, batch_size=batch_size)
     evaluation = examine(
         model,
         loaded.data,
@@ -236,43 +226,6 @@ def load_images(question: Question, data: str) -> LabelledImages:
         resize=question.resize,
         center_crop=question.center_crop,
     )
-
-
-def in_precision(question: Question, model: Model) -> Model:
-    """Give the model in the precision in which it is to be evaluated.
-
-    Of a two-stage model that is each network, by its own kernels where it has such. The pose
-    between them, and the warp by it, stay in float32: a pose in half precision would be a grid.
-    What float16 does to a LocNet's outputs is a small part of its own error, which a test
-    holds: 2⁻¹¹ of the limits are 0.015 degrees and 0.0015 px. In bfloat16 it is eight times so.
-
-    On a GPU, weights of convolutions lie channels last, where no kernels of ours stand in for them.
-    """
-    precision = question.precision
-    if precision == "float32":
-        return model
-
-    def in_half(network: Model) -> Model:
-        if isinstance(network, nn.Module) and not can_fuse(network) and _is_on_gpu(network):
-            lay_channels_last(network)
-        return in_half_precision(network, precision)
-
-    return each_network(model, in_half)
-
-
-def _compiled(model: Model, batch_size: int | None) -> Model:
-    """Give the model with each of its networks compiled, but for those with kernels of ours."""
-
-    def compiled(network: Model) -> Model:
-        if isinstance(network, InHalfPrecision) and network.has_kernels:
-            return network
-        return Compiled(network, batch_size=batch_size)
-
-    return each_network(model, compiled)
-
-
-def _is_on_gpu(network: nn.Module) -> bool:
-    return any(parameter.is_cuda for parameter in network.parameters())
 
 
 def record_of(

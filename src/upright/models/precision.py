@@ -12,7 +12,7 @@ from upright.identity import as_module
 from upright.models.fused import FusedResNet, can_fuse
 from upright.models.resnet import ResNet
 
-__all__ = ["InHalfPrecision", "in_half_precision", "lay_channels_last"]
+__all__ = ["InHalfPrecision", "in_half_precision"]
 
 
 def in_half_precision(
@@ -24,16 +24,6 @@ def in_half_precision(
     bits more than ``bfloat16``, and a trained network does not need the latter's range.
     """
     return InHalfPrecision(model, precision)
-
-
-def lay_channels_last(model: nn.Module) -> None:
-    """Let the weights of convolutions lie channels last, as tensor cores read them.
-
-    Those of torch's own class alone: others may look at their weights in ways of their own.
-    """
-    for module in model.modules():
-        if type(module) is nn.Conv2d:
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 class InHalfPrecision(nn.Module):
