@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -141,6 +142,16 @@ class TestOutputs:
             match=r"differently when asked twice, .*switch off dropout and sampling",
         ):
             measure(fickle)
+
+    def test_half_precision_may_round_differently_when_asked_twice(self) -> None:
+        asked = iter(range(10_000))
+
+        def rounded(images: Tensor) -> Tensor:
+            return (means(images) + 0.01 * (next(asked) % 2)).bfloat16()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SuspiciousInput)
+            measure(rounded)
 
     def test_a_model_in_training_mode(self) -> None:
         network = nn.Sequential(nn.Flatten(), nn.Linear(75, 3))

@@ -328,9 +328,9 @@ def warn_if_mean_of_bytes(mean: Sequence[float]) -> None:
         )
 
 
-def warn_if_random(first: Tensor, second: Tensor) -> None:
-    """Warn where a model answered the same question in two ways."""
-    if not torch.allclose(first, second, rtol=1e-3, atol=1e-3):
+def warn_if_random(first: Tensor, second: Tensor, *, rounding: float) -> None:
+    """Warn where a model answered the same question in two ways, further apart than by rounding."""
+    if not torch.allclose(first, second, rtol=rounding, atol=rounding):
         _warn(
             "the model answers differently when asked twice, so its worst case depends on chance; "
             "switch off dropout and sampling"
