@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shlex
 import shutil
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cheap_compiler import compiled_cheaply
 from made_up_records import made_up_record, paper_recipe
 from tiny_runs import colours, register_tiny, save_as_npz, tiny_recipe
 from upright import record_files
@@ -93,7 +95,7 @@ ASKED = [
     ["--batch", "128"],
     ["--batch", "128", "--batch", "64", "--seeds", "2"],
     ["--batch", "128", "--results", "my records", "--runs", "runs/other"],
-    ["--precision", "bfloat16", "--results", "elsewhere"],
+    ["--precision", "bfloat16", "--results", "elsewhere", "--compile"],
 ]
 
 
@@ -347,6 +349,18 @@ def test_what_is_missing_is_made_and_what_fails_is_named(reproduce):
     before = file.read_bytes()
     assert before.count(b"\n") == 2
     assert reproduce("--table", "wok_diffk", "--seeds", "2")[0] == 1
+    assert file.read_bytes() == before
+
+
+@pytest.mark.usefixtures("_tiny_needs")
+def test_what_was_measured_as_compiled_is_not_missing_without(reproduce):
+    with compiled_cheaply() as compiler:
+        reproduce("--table", "wok_diffk", "--seeds", "1", "--compile")
+    assert compiler.sizes
+    (file,) = Path("results").iterdir()
+    before = file.read_bytes()
+    assert json.loads(before)["evaluation"]["compile"] is True
+    reproduce("--table", "wok_diffk", "--seeds", "1")
     assert file.read_bytes() == before
 
 

@@ -106,6 +106,9 @@ class Reproduce:
         None
     )
     """float32 or bfloat16, of new runs; without, bfloat16 on a GPU and float32 elsewhere."""
+    compile: bool = False
+    """Evaluate networks as PyTorch compiles them, but for those with kernels of this project. It
+    pays on a GPU for networks that are larger than the usual one, such as those of GRN."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None
     """Where to compute, such as cpu or cuda; a GPU where there is one."""
     together: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
@@ -196,7 +199,8 @@ class Reproduce:
         runs = None if self.runs == _RUNS else self.runs
         given = {"--precision": self.precision, "--results": self.results, "--runs": runs}
         kept = ((name, str(value)) for name, value in given.items() if value is not None)
-        return [part for both in kept for part in both]
+        options = [part for both in kept for part in both]
+        return [*options, "--compile"] if self.compile else options
 
     def _needs(self, layouts: Sequence[Layout]) -> list[Need]:
         needs = self._table_needs(layouts) + figure_needs(
@@ -231,7 +235,12 @@ class Reproduce:
         if self.dry_run and times.hardware != hardware(device):
             usual = times.precision or usual  # how long it takes elsewhere, as it is done there
         paper, precision = self._paper, self.precision or usual
-        tasks = missing_tasks(paper, needs, records, seeds=self.seeds, precision=precision)
+        tasks = missing_tasks(
+            *(paper, needs, records),
+            seeds=self.seeds,
+            precision=precision,
+            compiled=self.compile,
+        )
         return most_cells_first(paper, layouts, tasks, records, times=times, runs=self.runs)
 
     def _run(self, tasks: Sequence[Task], results: RecordFolder, engine: Engine) -> bool:

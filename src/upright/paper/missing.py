@@ -24,10 +24,11 @@ def missing_tasks(
     *,
     seeds: int,
     precision: TrainingPrecision = "float32",
+    compiled: bool = False,
 ) -> tuple[Task, ...]:
     """One task for each recipe and seed that lacks a metric: all methods' first seed comes first.
 
-    Seeds count from 0.
+    Seeds count from 0. ``compiled`` says how networks are evaluated, which is no other recipe.
     """
     attacks: dict[Plan, list[str]] = {}
     for recipe, metric in dict.fromkeys(needs):
@@ -38,7 +39,7 @@ def missing_tasks(
         Task(
             plan=with_run(recipe, seed=seed, precision=precision),
             attacks=tuple(names),
-            question=paper.question,
+            question=replace(paper.question, compile=compiled),
         )
         for seed in range(seeds)
         for recipe, names in attacks.items()
