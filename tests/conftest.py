@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ settings.load_profile("upright")
 
 # Tensors are small here: on a busy machine, threads that wait for each other only slow them down.
 torch.set_num_threads(1)
+
+# In the background of a shell script Ctrl-C is ignored, and so by every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SCHEMAS = let_torchvision_be_imported()  # before any test imports what imports it
 
