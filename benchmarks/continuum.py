@@ -46,7 +46,7 @@ from upright.checks import Model
 from upright.data import LabelledImages
 from upright.evaluation import Precision, Question, examine
 from upright.files import write_whole
-from upright.measure import in_precision, load_images, question_of_run
+from upright.measure import as_asked, load_images, question_of_run
 from upright.origin import hardware
 from upright.pose import Pose
 from upright.record_files import read
@@ -149,7 +149,7 @@ class Comparison:
 
     @cached_property
     def in_half(self) -> Model:
-        return in_precision(self.half, self.model)
+        return as_asked(self.model, self.half, self.data, self.device)
 
     @property
     def half(self) -> Question:

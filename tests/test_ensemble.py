@@ -63,6 +63,23 @@ def test_members_of_other_classes_lists_and_none_at_all_are_refused() -> None:
             ensemble(*models)  # type: ignore[arg-type]
 
 
+LOOKED_INTO = {
+    "exported": lambda model, images: torch.export.export(model, (images,)).module()(images),
+    "traced": lambda model, images: torch.jit.trace(model, images)(images),
+    "mapped": lambda model, images: torch.func.vmap(lambda each: model(each[None])[0])(images),
+    "compiled": lambda model, images: torch.compile(model, fullgraph=True, backend="eager")(images),
+}
+
+
+@pytest.mark.parametrize("way", LOOKED_INTO)
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_it_can_be_looked_into_before_it_was_asked(way: str) -> None:
+    """No value is there to say whether members answer with probabilities."""
+    first, second, images = network(1), network(2), noise(3)
+    found = LOOKED_INTO[way](ensemble(first, second), images)
+    torch.testing.assert_close(found, ensemble(first, second)(images))
+
+
 def test_members_may_want_images_in_other_dtypes() -> None:
     first, second, images = network(1), network(2), noise(3)
     found = ensemble(first, second.double())(images)

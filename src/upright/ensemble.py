@@ -10,7 +10,7 @@ from upright.checks import Model, warn_if_probabilities
 from upright.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import Asker, widened
-from upright.tiles import is_capturing
+from upright.tracing import have_values
 
 __all__ = ["Ensemble", "ensemble"]
 
@@ -46,13 +46,13 @@ class Ensemble(Composed):
                     f"{total.shape[1]} and {logits.shape[1]}"
                 )
             total = total + logits
-        self._looked |= not is_capturing()
+        self._looked |= have_values()
         return total / len(self.names)
 
     def _answer(self, member: Model, images: Tensor) -> Tensor:
         """Ask a member; probabilities would count for next to nothing beside another's logits."""
         logits = widened(self._ask(member, images))
-        if not (self._looked or is_capturing()):
+        if not self._looked and have_values():
             warn_if_probabilities(logits)
         return logits
 

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from upright.tracing import is_traced
 from upright.triton_support import has_triton
 from upright.window import Form, Window
 
@@ -156,10 +157,7 @@ def has_kernel(images: Tensor) -> bool:
     """Whether the usual resampling can be one kernel: on a GPU, where images need no gradient."""
     if not images.is_cuda or images.dtype != torch.float32 or images.requires_grad:
         return False
-    # What traces or transforms a program looks into operations, and a kernel is none.
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return False
-    return has_triton()
+    return has_triton() and not is_traced()  # a kernel is no operation to look into
 
 
 def _positions(
@@ -203,8 +201,7 @@ def _affine_grid(
 
 def _is_plain(maps: Tensor) -> bool:
     """Whether nobody looks at what is computed: no gradient, no compiler, no exporter."""
-    looked_at = torch.compiler.is_compiling() or torch._C._is_tracing()
-    return not (looked_at or maps.requires_grad or torch._C._are_functorch_transforms_active())
+    return not (maps.requires_grad or is_traced())
 
 
 class _Source(NamedTuple):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from upright.devices import sent
 from upright.pose import Pose
+from upright.tracing import is_capturing
 
 __all__ = [
     "Answer",
@@ -20,7 +21,6 @@ __all__ = [
     "Tiles",
     "images_at_once",
     "images_on_a_gpu",
-    "is_capturing",
     "is_out_of_memory",
     "usual_batch",
 ]
@@ -57,11 +57,6 @@ def images_on_a_gpu(images: Tensor) -> int:
 def usual_batch(images: Tensor) -> int:
     """A batch that keeps the device busy; small enough on a CPU to stay in its cache."""
     return images_on_a_gpu(images) if images.is_cuda else images_at_once(images, 128)
-
-
-def is_capturing() -> bool:
-    """Whether a CUDA graph captures what is computed now: no value can be looked at."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 @dataclass

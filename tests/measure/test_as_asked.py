@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from upright import evaluate
 from upright.data import LabelledImages
-from upright.evaluation import Question
+from upright.evaluation import Oracle, Question
 from upright.measure import Loaded, measure
-from upright.models import lay_as_usual, lay_channels_last
+from upright.models import laid_as_usual, lay_as_usual, lay_channels_last
+from upright.space import PAPER
+from upright.train.two_stage import RunLocator
 
 GRID = "grid-3x3x3"
 
@@ -48,6 +50,28 @@ class ViewedByPlane(Watched):
         return features.view(count * planes, 16).relu().view(count, -1)
 
 
+class ViewedAsItCame(Watched):
+    """Looks at the images themselves so."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.view(len(images), -1).view(images.shape))
+
+
+class Asserting(Watched):
+    """Refuses by an error of its own."""
+
+    def as_rows(self, features: Tensor) -> Tensor:
+        assert features.is_contiguous()
+        return features.flatten(1)
+
+
+class Strided(Watched):
+    """Reads other numbers, and says nothing."""
+
+    def as_rows(self, features: Tensor) -> Tensor:
+        return features.as_strided((len(features), 6 * 4 * 4), (6 * 4 * 4, 1))
+
+
 def on_noise(model: nn.Module) -> Loaded:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (12, 3, 8, 8), generator=generator, dtype=torch.uint8)
@@ -61,13 +85,21 @@ def on_noise(model: nn.Module) -> Loaded:
     )
 
 
-def own(kind: type[Watched], seed: int = 0) -> Watched:
-    torch.manual_seed(seed)
-    return kind()
+def own(kind: type[Watched], classes: int = 4) -> Watched:
+    torch.manual_seed(0)
+    return kind(classes)
 
 
 @pytest.mark.parametrize(
-    ("kind", "last"), [(Watched, True), (Viewed, False), (ViewedByPlane, False)]
+    ("kind", "last"),
+    [
+        (Watched, True),
+        (Viewed, False),
+        (ViewedByPlane, False),
+        (ViewedAsItCame, False),
+        (Asserting, False),
+        (Strided, False),
+    ],
 )
 def test_weights_lie_channels_last_where_the_model_can_be_asked_so(kind, last):
     model = own(kind)
@@ -83,10 +115,23 @@ def test_weights_lie_channels_last_where_the_model_can_be_asked_so(kind, last):
     torch.testing.assert_close(ours.worst_loss, theirs.worst_loss)
 
 
+def test_a_locator_is_asked_too():
+    """An oracle's classifier alone would take it."""
+    locator = RunLocator(own(Viewed, classes=3), PAPER, "black")
+    loaded = on_noise(Oracle(locator, own(Watched)))
+    data = (loaded.data.as_float(), loaded.data.labels)
+    expected = evaluate(loaded.model, data, attacks=[GRID])
+    found = measure(loaded).evaluation
+    assert locator.network.first.weight.is_contiguous()
+    torch.testing.assert_close(found.attacks[GRID].worst_loss, expected.attacks[GRID].worst_loss)
+
+
 def test_only_what_was_turned_is_turned_back():
     model = own(Watched)
     model.first.to(memory_format=torch.channels_last)
-    assert lay_channels_last(model) == [model.second]
+    assert laid_as_usual(model) == [model.second]
+    lay_channels_last(model)
+    assert laid_as_usual(model) == []
     lay_as_usual([model.second])
     assert model.second.weight.is_contiguous()
     assert not model.first.weight.is_contiguous()

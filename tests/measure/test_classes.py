@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from upright.data import ClassNames, LabelledImages, imagenet_classes
 from upright.evaluation import Question
-from upright.measure.classes import count_outputs, first_image, in_model_order
+from upright.measure.classes import first_image, in_model_order, logits_as_asked
 
 PETS = ClassNames(("ant", "bee", "cat"))
 
@@ -130,7 +130,7 @@ class TestTrouble:
         assert "\n" not in str(caught.value)
 
 
-def test_outputs_are_counted_on_what_the_model_will_see() -> None:
+def test_a_model_is_first_asked_about_what_it_will_see() -> None:
     shown: list[Tensor] = []
 
     class Model(nn.Module):
@@ -140,7 +140,7 @@ def test_outputs_are_counted_on_what_the_model_will_see() -> None:
 
     question = Question(canvas=2, view=6)
     image = first_image(of("x", "y"), question, torch.device("cpu"))
-    assert count_outputs(Model(), image) == 7
+    assert logits_as_asked(Model(), question, image).shape == (1, 7)
     assert [each.shape for each in shown] == [(1, 3, 6, 6)]
 
 

@@ -9,16 +9,18 @@ nothing about how accurate a network is under attack.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor
 
 from upright.checks import Model
 from upright.composed import Change, Composed, each_network
+from upright.evaluation.score import Move
 from upright.identity import as_module
 from upright.pose import Pose
 from upright.warp import Resampling
 
-__all__ = ["ORACLE", "Locator", "Oracle", "change_locator", "oracle_in"]
+__all__ = ["ORACLE", "Locator", "Oracle", "change_locator", "move_for", "oracle_in"]
 
 ORACLE = "oracle, not a defence: it reads the attack's own pose"
 """Goes with every figure of it that is shown."""
@@ -64,6 +66,12 @@ class Oracle(Composed):
 def oracle_in(model: Model) -> Oracle | None:
     """Give the oracle that a model is, which shows itself images; None for any other callable."""
     return model if isinstance(model, Oracle) else None
+
+
+def move_for(model: Model, resampling: Resampling) -> Move:
+    """Give what shows a model images under poses; an oracle sees to that itself."""
+    oracle = oracle_in(model)
+    return resampling if oracle is None else partial(oracle.move, resampling=resampling)
 
 
 def change_locator(locator: Locator, change: Change) -> Locator:

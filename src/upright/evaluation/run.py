@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,10 +16,10 @@ from upright.attacks import Attack
 from upright.evaluation.ahead import one_ahead
 from upright.evaluation.batches import InAnyOrder, is_whole
 from upright.evaluation.examination import Examination, prepared
-from upright.evaluation.oracle import Oracle, oracle_in
+from upright.evaluation.oracle import move_for, oracle_in
 from upright.evaluation.question import Question
 from upright.evaluation.result import AttackResult, Evaluation, SlopeEstimate
-from upright.evaluation.score import Move, Predictor
+from upright.evaluation.score import Predictor
 from upright.evaluation.state import State
 from upright.evaluation.state_files import StateFiles
 from upright.evaluation.stream import Chunk, Data
@@ -167,7 +166,7 @@ def examine(
         examination = Examination(
             visits,
             Predictor(model, Room(batch_size or 0), advance),
-            _move(oracle, question),
+            move_for(model, question.resampling),
             kept,
             files,
             time_limit,
@@ -190,12 +189,6 @@ def _ready(visits: Visits, device: torch.device | None) -> Generator[Chunk, None
     # What is a user's own to read is read where the user calls.
     beside = is_whole(data) or isinstance(data, InAnyOrder)
     return one_ahead(chunks_ready) if beside else chunks_ready
-
-
-def _move(oracle: Oracle | None, question: Question) -> Move:
-    """What shows a model images under poses; an oracle sees to that itself."""
-    way = question.resampling
-    return way if oracle is None else partial(oracle.move, resampling=way)
 
 
 def _device(model: object, device: torch.device | str | None) -> torch.device | None:

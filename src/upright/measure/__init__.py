@@ -1,6 +1,6 @@
 """Measuring: a model by name is loaded, evaluated and recorded here, and nowhere else."""
 
-from upright.measure.as_asked import in_precision
+from upright.measure.as_asked import as_asked
 from upright.measure.doubts import doubts, notes
 from upright.measure.guest import Guest
 from upright.measure.measured import (
@@ -25,10 +25,10 @@ __all__ = [
     "Measured",
     "Subject",
     "add_to_zoo",
+    "as_asked",
     "check_can_save",
     "choose_shown",
     "doubts",
-    "in_precision",
     "is_run",
     "load",
     "load_images",

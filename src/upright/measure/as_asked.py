@@ -2,68 +2,86 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
 from upright.composed import each_network
+from upright.data import LabelledImages
 from upright.evaluation import Question
-from upright.measure.classes import count_outputs
+from upright.measure.classes import first_image, logits_as_asked
 from upright.models import (
     Compiled,
     InHalfPrecision,
     can_fuse,
     in_half_precision,
+    laid_as_usual,
     lay_as_usual,
     lay_channels_last,
 )
 from upright.tiles import is_out_of_memory
 
-__all__ = ["as_asked", "in_precision"]
+__all__ = ["as_asked"]
+
+_ROUNDING, _COARSE = 1e-4, 0.02
+"""Of logits, as a part of the largest: in float32, and on a GPU, which may take it for less."""
 
 
 def as_asked(
-    model: Model, question: Question, image: Tensor, *, batch_size: int | None = None
+    model: Model,
+    question: Question,
+    data: LabelledImages,
+    device: torch.device,
+    *,
+    batch_size: int | None = None,
 ) -> Model:
-    """Give the model as it is to be asked, on the device of an image as it will see them."""
-    ready = in_precision(question, laid_out(model, question, image))
+    """Give the model, which is on a device, as a question about some images has it asked there."""
+    _lay_out(model, question, first_image(data, question, device))
+    ready = _in_precision(question, model)
     return _compiled(ready, batch_size) if question.compile else ready
 
 
-def laid_out(model: Model, question: Question, image: Tensor) -> Model:
-    """Let convolutions lie channels last where that is faster, and the model can be asked so.
+def _lay_out(model: Model, question: Question, image: Tensor) -> None:
+    """Let convolutions lie channels last where that is faster, and the model answers the same.
 
     That is on a CPU, and on a GPU in half precision, where no kernels of ours stand in for them.
-    Some models can not: ``view`` takes what a convolution gives for rows of numbers that lie side
-    by side, and refuses what does not.
+    Some models can not: ``view`` takes images, or what a convolution gives, for rows of numbers
+    that lie side by side, and refuses what does not; ``as_strided`` reads other numbers.
     """
-    turned = list[nn.Conv2d]()
-
-    def lay(network: Model) -> Model:
-        if isinstance(network, nn.Module) and not can_fuse(network):
-            turned.extend(lay_channels_last(network))
-        return network
-
     on_gpu_in_half = image.is_cuda and question.precision != "float32"
     if image.device.type != "cpu" and not on_gpu_in_half:
-        return model
-    laid = each_network(model, lay)
-    if turned and not _takes(laid, image):
-        lay_as_usual(turned)
-    return laid
+        return
+    found = list[nn.Conv2d]()
+
+    def look(network: Model) -> Model:
+        if isinstance(network, nn.Module) and not can_fuse(network):
+            found.extend(laid_as_usual(network))
+        return network
+
+    each_network(model, look)
+    if not found:
+        return
+    images = image.expand(2, -1, -1, -1)  # those of one lie side by side either way
+    before = logits_as_asked(model, question, images)
+    lay_channels_last(nn.ModuleList(found))
+    if not _answers(model, question, images, before):
+        lay_as_usual(found)
 
 
-def _takes(model: Model, image: Tensor) -> bool:
-    """Whether a model answers. It is asked about two images: those of one lie side by side."""
+def _answers(model: Model, question: Question, images: Tensor, expected: Tensor) -> bool:
+    """Whether a model answers, and as is expected: up to rounding, by another order of sums."""
     try:
-        count_outputs(model, image.expand(2, -1, -1, -1))
-    except RuntimeError as error:
+        found = logits_as_asked(model, question, images)
+    except Exception as error:  # whatever its own checks raise
         if is_out_of_memory(error):
             raise
         return False
-    return True
+    rounding = _ROUNDING if found.device.type == "cpu" else _COARSE
+    most = rounding * float(expected.abs().max())
+    return torch.allclose(found, expected, rtol=0, atol=most, equal_nan=True)
 
 
-def in_precision(question: Question, model: Model) -> Model:
+def _in_precision(question: Question, model: Model) -> Model:
     """Give the model in the precision in which it is to be evaluated.
 
     Of a two-stage model that is each network, by its own kernels where it has such. The pose

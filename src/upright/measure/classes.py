@@ -11,12 +11,12 @@ from torch import Tensor
 from upright.checks import Model, few
 from upright.data import ClassNames, LabelledImages, imagenet_classes
 from upright.evaluation import Question
+from upright.evaluation.oracle import move_for
 from upright.evaluation.score import Predictor, WorstLoss, logits_themselves
-from upright.pose import Pose
 from upright.tiles import Room
 from upright.window import Window
 
-__all__ = ["IMAGENET", "are_in_order", "count_outputs", "first_image", "in_model_order"]
+__all__ = ["IMAGENET", "are_in_order", "first_image", "in_model_order", "logits_as_asked"]
 
 IMAGENET = 1000
 """Outputs of a model of its classes."""
@@ -28,13 +28,18 @@ def first_image(data: LabelledImages, question: Question, device: torch.device) 
     return Window.of(image, question.view).cut(image)
 
 
-def count_outputs(model: Model, images: Tensor) -> int:
-    """Ask a model about some images, as it will be asked, and count the logits of one."""
+def logits_as_asked(model: Model, question: Question, images: Tensor) -> Tensor:
+    """Ask a model about images unmoved, as an evaluation of the question will ask."""
     count = len(images)
-    labels = torch.zeros(count, dtype=torch.int64, device=images.device)
-    score = WorstLoss(Predictor(model, Room(count)), images, labels, value=logits_themselves)
+    score = WorstLoss(
+        Predictor(model, Room(count)),
+        images,
+        torch.zeros(count, dtype=torch.int64, device=images.device),
+        move_for(model, question.resampling),
+        logits_themselves,
+    )
     with torch.no_grad():
-        return score.ask(Pose.zeros(count)).shape[-1]
+        return score.ask(question.space.zeros(1, 1))[0]
 
 
 def in_model_order(

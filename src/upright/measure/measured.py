@@ -20,7 +20,7 @@ from upright.data.store import recognise_any
 from upright.evaluation import Evaluation, Question, examine
 from upright.identity import is_from_file
 from upright.measure.as_asked import as_asked
-from upright.measure.classes import are_in_order, count_outputs, first_image, in_model_order
+from upright.measure.classes import are_in_order, first_image, in_model_order, logits_as_asked
 from upright.measure.guest import Guest
 from upright.measure.subject import FinishedRun, Subject
 from upright.origin import origin_on
@@ -119,7 +119,7 @@ def load(
     image = first_image(images, question, device)
     as_taken = image.movedim(1, 3) if whole.layout == "channels-last" else image
     with blaming(model, as_taken):
-        outputs = count_outputs(network, image)
+        outputs = logits_as_asked(network, question, image).shape[1]
     names = classes or (ClassNames(found.classes) if found.classes else None)
     labelled = in_model_order(images, names, outputs, told=classes is not None)
     return Loaded(
@@ -186,8 +186,9 @@ def measure(
     ranks: Ranks = ALONE,
 ) -> Measured:
     """Evaluate what was loaded; the options are ``upright.evaluate``'s."""
-    image = first_image(loaded.data, loaded.question, loaded.device)
-    model = as_asked(loaded.model, loaded.question, image, batch_size=batch_size)
+    model = as_asked(
+        loaded.model, loaded.question, loaded.data, loaded.device, batch_size=batch_size
+    )
     evaluation = examine(
         model,
         loaded.data,

@@ -2,7 +2,7 @@
 
 from upright.models.compiled import Compiled, settle_compiler
 from upright.models.fused import FusedResNet, FusedTraining, can_fuse
-from upright.models.layout import lay_as_usual, lay_channels_last
+from upright.models.layout import laid_as_usual, lay_as_usual, lay_channels_last
 from upright.models.precision import InHalfPrecision, in_half_precision
 from upright.models.recorded import Recorded
 from upright.models.registry import (
@@ -26,6 +26,7 @@ __all__ = [
     "can_fuse",
     "in_half_precision",
     "is_network",
+    "laid_as_usual",
     "lay_as_usual",
     "lay_channels_last",
     "network",

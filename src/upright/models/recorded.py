@@ -16,7 +16,8 @@ from upright.callers import warn_caller
 from upright.checks import Model
 from upright.identity import Unknown, as_module
 from upright.logits import ask
-from upright.tiles import is_capturing, is_out_of_memory
+from upright.tiles import is_out_of_memory
+from upright.tracing import is_capturing
 
 __all__ = ["Recorded"]
 

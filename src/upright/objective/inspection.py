@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from upright import checks
 from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
-from upright.tiles import is_capturing
+from upright.tracing import have_values
 
 __all__ = ["Ask", "Inspection"]
 
@@ -31,7 +30,7 @@ class Inspection:
     def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
         _check_forms(images, labels, criterion)
-        values = _can_look() and (self.is_first or images.device.type == "cpu")
+        values = have_values() and (self.is_first or images.device.type == "cpu")
         if values:
             checks.check_pixels(images)
         answered = False
@@ -100,9 +99,3 @@ def _check_classes(
             checks.warn_if_no_probabilities(labels)
     elif values:
         checks.check_label_range(labels, classes, ignored=ignored_by(criterion))
-
-
-def _can_look() -> bool:
-    """Whether tensors have values: not where a program is traced, transformed or recorded."""
-    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return not traced and not is_capturing()

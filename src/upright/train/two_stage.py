@@ -42,7 +42,7 @@ class RunLocator(Composed):
         return located_pose(ask(self.network, images).to(images.dtype), space)
 
     def each_network(self, change: Change) -> RunLocator:
-        return RunLocator(change(self.network), self.space, self.fill).eval()
+        return RunLocator(each_network(self.network, change), self.space, self.fill).eval()
 
 
 class StnPlus(Composed):
