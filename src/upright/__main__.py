@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from upright import interrupts
+from upright import heap, interrupts
 
 __all__ = ["main"]
 
@@ -17,6 +17,7 @@ def main() -> int:
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name ends a listing
+    heap.keep_freed()
     interrupts.raise_first()
     code = flush(run())
     interrupts.end_at_once()

@@ -26,6 +26,7 @@ from rich.table import Column, Table
 
 from upright.attacks import GridSearch, usual_grid
 from upright.evaluation import Question
+from upright.heap import keep_freed
 from upright.measure import FinishedRun, Loaded, choose_shown, load_images, measure, save_answers
 from upright.objective import parse_objective
 from upright.record_files import append
@@ -187,7 +188,7 @@ def _recipe(method: str, steps: int, space: Space = PAPER) -> Recipe:
 def _run(jobs: list[_Job], console: Console) -> dict[str, Outcome]:
     """Train and evaluate, the longest first, two at a time."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(2, context, initializer=_begin_worker) as pool:
         try:
             waiting = {pool.submit(_train_and_evaluate, job): job for job in reversed(jobs)}
             with _Lines(jobs, console) as lines:
@@ -195,6 +196,11 @@ def _run(jobs: list[_Job], console: Console) -> dict[str, Outcome]:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _begin_worker() -> None:
+    keep_freed()
+    torch.set_num_threads(1)
 
 
 def _watched(waiting: dict[Future[Outcome], _Job], lines: _Lines) -> dict[str, Outcome]:

@@ -401,3 +401,10 @@ def test_networks_for_photographs_have_the_weights_that_are_published(
     assert logits.shape == (2, 1000)
     count = sum(weight.numel() for weight in network.parameters())
     assert count / 1e6 == pytest.approx(millions, abs=0.01)
+
+
+def test_both_heaps_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+    load("heap").main(["--tiny", "--rounds", "1", "--json", str(tmp_path / "figures.json")])
+    costs = json.loads((tmp_path / "figures.json").read_text())["costs"]
+    assert [each["heap"] for each in costs] == ["as it is", "kept"]
+    assert all(min(each["wall"], each["user"], each["memory"]) > 0 for each in costs)
