@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from upright import files
 from upright.callers import warn_caller, warning_here
 from upright.files import in_turn
 from upright.models import build_network
@@ -48,7 +49,9 @@ def test_a_warning_names_the_line_that_called(place: str, tmp_path: Path) -> Non
     assert [(each.filename, each.lineno) for each in caught] == [(__file__, line)]
 
 
-def test_who_waits_for_a_lock_is_told_at_the_line_that_asked(tmp_path: Path) -> None:
+def test_who_waits_for_a_lock_is_told_at_the_line_that_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "lock"
     held, done = threading.Event(), threading.Event()
 
@@ -60,7 +63,14 @@ def test_who_waits_for_a_lock_is_told_at_the_line_that_asked(tmp_path: Path) -> 
     other = threading.Thread(target=hold)
     other.start()
     held.wait(10)
-    threading.Timer(0.2, done.set).start()
+    ask = files.lock
+
+    def ask_and_let_go(handle: int, *, shared: bool = False, wait: bool = True) -> bool:
+        if wait:  # it was told of, and now waits in earnest
+            done.set()
+        return ask(handle, shared=shared, wait=wait)
+
+    monkeypatch.setattr(files, "lock", ask_and_let_go)
     with pytest.warns(RuntimeWarning, match="one waits") as caught, in_turn(path, busy="one waits"):
         other.join()
     assert [each.filename for each in caught] == [__file__]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import subprocess
 import sys
 
 import pytest
+import torch
 
-from upright import heap
+from upright import demo, heap
+from upright.__main__ import main
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's heap")
 
@@ -52,6 +55,24 @@ def test_a_library_leaves_the_heap_as_it_is():
 
 def test_the_program_keeps_what_it_frees():
     assert cleared(KEEP) < 30
+
+
+def test_the_program_and_the_workers_of_the_demo_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+    monkeypatch.setattr(heap, "keep_freed", lambda: calls.append("program"))
+    monkeypatch.setattr(demo, "keep_freed", lambda: calls.append("worker"))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: calls.append(str(count)))
+    monkeypatch.setattr(sys, "argv", ["upright", "families"])
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        assert main() == 0
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    demo._begin_worker()
+    assert calls == ["program", "worker", "1"]
+    assert "shift" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

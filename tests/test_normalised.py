@@ -27,6 +27,16 @@ def test_the_network_sees_what_a_loader_would_give_it() -> None:
     torch.testing.assert_close(model(IMAGES), by_hand(IMAGES).flatten(1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "number", [1, 1.0, np.float32(1), np.ones(1), torch.tensor(1), torch.ones(3), (1, 1, 1)]
+)
+def test_a_number_may_be_of_any_kind(number: object) -> None:
+    images = torch.rand(2, 3, 4, 4)
+    model = Normalised(nn.Flatten(), mean=number, std=number)  # type: ignore[arg-type]
+    torch.testing.assert_close(model(images), (images - 1).flatten(1))
+    assert model.mean.dtype == model.std.dtype == torch.float32
+
+
 def test_what_a_loader_did_is_undone() -> None:
     model = Normalised(trained_network(), MEAN, STD)
     torch.testing.assert_close(model.undo(by_hand(IMAGES)), IMAGES, rtol=0, atol=1e-12)

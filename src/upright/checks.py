@@ -108,7 +108,7 @@ def check_top(top: int, classes: int) -> None:
     if classes == 1:
         raise ValueError(
             "the model has one output, so that every answer would be right; give one with an "
-            "output for each class, as in torch.cat((-logits, logits), 1) for two"
+            "output for each class, as in torch.cat((torch.zeros_like(logits), logits), 1) for two"
         )
     if top >= classes:
         raise ValueError(
@@ -119,14 +119,17 @@ def check_top(top: int, classes: int) -> None:
 
 def check_float_images(images: Tensor) -> None:
     """Check the shape and the dtype of images."""
-    if images.ndim != 4 or not images.is_floating_point():
-        advice = "give one image as images[None]"
-        if images.ndim != 3 or not images.is_floating_point():
-            advice = "for whole numbers up to 255 use images.float() / 255"
-        raise ValueError(
-            f"images must be float, N x C x H x W, but are {images.dtype} of shape "
-            f"{tuple(images.shape)}; {advice}"
-        )
+    if images.ndim == 4 and images.is_floating_point():
+        return
+    advice = "give them these four dimensions"
+    if not images.is_floating_point():
+        advice = "for whole numbers up to 255 use images.float() / 255"
+    elif images.ndim == 3:
+        advice = "give grey images as images[:, None], one image as images[None]"
+    raise ValueError(
+        f"images must be float, N x C x H x W, but are {images.dtype} of shape "
+        f"{tuple(images.shape)}; {advice}"
+    )
 
 
 def check_pixels(images: Tensor) -> None:

@@ -17,18 +17,20 @@ __all__ = ["keep_freed"]
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 _KEPT = 1 << 30
-"""So much may lie free before some is handed back."""
+"""So much may lie free at the heap's end before some is handed back."""
 
 _LARGEST = (1 << 28, 1 << 25)
 """Larger blocks are the kernel's, as before; older releases of glibc take no more than 32 MiB."""
 
-_RULES = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_")
+_RULES = ("mmap_max", "mmap_threshold", "top_pad", "trim_threshold")
+"""Of glibc: who sets one of them has said what is kept."""
 
 
 def keep_freed() -> None:
-    """Keep up to a gigabyte of what this process frees, from now on.
+    """Keep what this process frees, from now on: up to a gigabyte at the heap's end.
 
-    Nothing changes without glibc, and where the user's environment has a rule for its heap.
+    What lies free below a block that is in use stays as well, however much it is. Nothing changes
+    without glibc, and where the user's environment has a rule for its heap.
     """
     set_option = _mallopt()
     if set_option is None or _has_rule():
@@ -44,4 +46,7 @@ def _mallopt() -> ctypes._NamedFuncPointer | None:
 
 def _has_rule() -> bool:
     tunables = os.environ.get("GLIBC_TUNABLES", "")
-    return "glibc.malloc." in tunables or any(name in os.environ for name in _RULES)
+    return any(
+        f"MALLOC_{rule.upper()}_" in os.environ or f"glibc.malloc.{rule}=" in tunables
+        for rule in _RULES
+    )

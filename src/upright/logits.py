@@ -16,7 +16,20 @@ from torch import Tensor, nn
 from upright.checks import Model, check_logits, explain_channels
 from upright.tiles import is_out_of_memory
 
-__all__ = ["Asker", "ask", "logits_of", "widened"]
+__all__ = ["COARSE", "Asker", "ask", "logits_of", "rounding_of", "widened"]
+
+
+COARSE = 0.02
+"""What rounding may change of logits, as a part of the largest, where numbers have few digits."""
+
+
+def rounding_of(logits: Tensor) -> float:
+    """How much of the largest another order of sums may change, as of another size of batch.
+
+    It is coarse in half precision, and on a GPU, which may take float32 for less.
+    """
+    few_digits = logits.is_cuda or logits.dtype in (torch.float16, torch.bfloat16)
+    return COARSE if few_digits else 1e-4
 
 
 def ask(model: Model, images: Tensor) -> Tensor:

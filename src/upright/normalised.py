@@ -44,13 +44,11 @@ class Normalised(nn.Module):
         self, network: Model, mean: float | Sequence[float], std: float | Sequence[float]
     ) -> None:
         super().__init__()
-        mean, std = (
-            [each] if isinstance(each, int | float) else [*map(float, each)] for each in (mean, std)
-        )
+        mean, std = _numbers(mean), _numbers(std)
         if len(mean) != len(std) or not all(each > 0 for each in std):
             raise ValueError(
                 f"mean and std need one number for each channel, and a std is above 0, but they "
-                f"are {[*mean]} and {[*std]}"
+                f"are {mean} and {std}"
             )
         self.network = as_module(network)
         # It has no mode of its own: around a network in evaluation mode nothing is in training.
@@ -76,3 +74,9 @@ class Normalised(nn.Module):
                 "give those of these images, one number for each channel"
             )
         return self.mean.to(images), self.std.to(images)
+
+
+def _numbers(given: float | Sequence[float]) -> list[float]:
+    """Give one number or several, of whatever kind, as those of Python."""
+    numbers: list[float] = torch.as_tensor(given, dtype=torch.float64).flatten().tolist()
+    return numbers

@@ -7,7 +7,6 @@ they lie, and to take what is theirs.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,9 +36,9 @@ Draw = Callable[[int, torch.Generator], Tensor]
 class OfImages(torch.Generator):
     """Draws for some images what each of them gets among more of them."""
 
-    @abc.abstractmethod
     def drawn(self, draw: Draw, count: int) -> Tensor:
         """Give what is drawn for these images; as a plain generator where it is for no images."""
+        raise NotImplementedError  # a generator's class takes no abstract methods
 
 
 def drawn(draw: Draw, count: int, generator: torch.Generator) -> Tensor:

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from upright import evaluate
 from upright.data import LabelledImages
+from upright.ensemble import ensemble
 from upright.evaluation import Oracle, Question
 from upright.measure import Loaded, measure
+from upright.measure.as_asked import as_asked
 from upright.models import laid_as_usual, lay_as_usual, lay_channels_last
 from upright.space import PAPER
 from upright.train.two_stage import RunLocator
@@ -124,6 +126,16 @@ def test_a_locator_is_asked_too():
     found = measure(loaded).evaluation
     assert locator.network.first.weight.is_contiguous()
     torch.testing.assert_close(found.attacks[GRID].worst_loss, expected.attacks[GRID].worst_loss)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_to_lay_weights_out_changes_nothing_else(training):
+    model = own(Watched)
+    loaded = on_noise(ensemble(model, own(Watched)))
+    loaded.model.train(training)
+    as_asked(loaded.model, loaded.question, loaded.data, loaded.device)
+    assert laid_as_usual(model) == []
+    assert {each.training for each in loaded.model.modules()} == {training}
 
 
 def test_only_what_was_turned_is_turned_back():

@@ -56,6 +56,12 @@ class TestWhatCannotBeRight:
             (IMAGES, torch.rand(3, 7).softmax(1), "soft labels have 7 classes, .* has 5 outputs"),
             (IMAGES[:0], LABELS[:0], "a batch is empty: there is nothing to learn from"),
             (IMAGES[:, 0], LABELS, r"must be float, N x C x H x W, but are .* \(3, 8, 8\)"),
+            (
+                IMAGES[:, 0],
+                LABELS,
+                r"give grey images as images\[:, None\]",
+            ),
+            (IMAGES[None], LABELS, "give them these four dimensions"),
             ((255 * IMAGES).byte(), LABELS, r"torch\.uint8 .* use images\.float\(\) / 255"),
             (
                 IMAGES.permute(0, 2, 3, 1),

@@ -26,6 +26,7 @@ from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.train import PLAIN, Recipe, RunDirectory, SlowPath, Speed, TrainedRun, loop, train
 from upright.train.parallel import OfPart
+from upright.uniform import uniform
 
 OPTIONS = {"checkpoint_every": 3, "log_every": 2}
 MISHAPS: Mishaps = {}
@@ -232,6 +233,11 @@ def test_draws_do_not_depend_on_the_number_of_ranks(times: int, size: int, unit:
     by_time = torch.cat([pose.values.unflatten(0, (times, -1)) for pose, _ in parts], 1)
     assert by_time.flatten(0, 1).equal(whole.values)
     assert torch.cat([mine for _, mine in parts]).equal(augmented)
+
+
+def test_what_is_for_no_images_is_drawn_on_any_rank() -> None:
+    generator = OfPart.on(torch.device("cpu"), Ranks(0, 2).part(8))
+    assert uniform(0, 2, generator=generator).shape == (0, 2)
 
 
 @pytest.mark.parametrize("attack", [RandomSearch(10), RefiningSearch(20, True)])

@@ -236,7 +236,9 @@ class Reproduce:
             usual = times.precision or usual  # how long it takes elsewhere, as it is done there
         paper, precision = self._paper, self.precision or usual
         tasks = missing_tasks(
-            *(paper, needs, records),
+            paper,
+            needs,
+            records,
             seeds=self.seeds,
             precision=precision,
             compiled=self.compile,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from upright.attacks import CandidateSearch, RoundSearch, WorstCase, pick_worst
-from upright.evaluation.own_attacks import candidates_of, found_by
+from upright.evaluation.own_attacks import candidates_of, found_by, rounds_of
 from upright.evaluation.question import Question
 from upright.evaluation.rounds import drive
 from upright.evaluation.score import WorstLoss, is_fooled, loss_of, or_as_it_is
@@ -87,7 +87,7 @@ class ChunkAtWork:
     def _drive(self, name: str, attack: RoundSearch, generator: torch.Generator) -> None:
         leave = self.question.only_accuracy
         score = self.score.with_own_seen()
-        rounds = attack.begin(self.space, len(score.labels), generator=generator)
+        rounds = rounds_of(attack, self.space, len(score.labels), generator=generator)
         fallen = self._fallen(tried=leave and self.question.include_identity)
         passes, top = attack.passes_per_image, self.question.top
         found = drive(score, rounds, ~fallen, passes, top=top, leave=leave)

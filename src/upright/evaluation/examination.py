@@ -22,6 +22,7 @@ from upright.evaluation.stream import Chunk
 from upright.evaluation.survival import HardestFirst
 from upright.evaluation.time_limit import TimeLimit
 from upright.evaluation.visits import Visits
+from upright.logits import COARSE, rounding_of
 from upright.pose import Pose
 from upright.ranks import Ranks
 from upright.space import Space
@@ -32,10 +33,8 @@ __all__ = ["Examination", "prepared"]
 
 _FIRST, _TWICE = 64, 16
 """Images that a model is asked about before all, and some of them once more."""
-_ROUNDING = 1e-4
-"""Of logits in float32 on a CPU, as a part of the largest; see docs/evaluate.md."""
-_COARSE = 0.02
-"""Of all others, which another size of batch, computed in another way, changes more."""
+_CHANCE = 1e-3
+"""Answers to the same question that are further apart, in digits that are not coarse, vary."""
 _OTHER_DATA = "the state belongs to other data; remove it or name another file"
 
 
@@ -112,7 +111,7 @@ class Examination:
         logits = look(still[None])[0]
         checks.warn_if_probabilities(logits)
         again = look.restrict(torch.arange(len(first))[:_TWICE])(still[None])[0]
-        checks.warn_if_random(logits[:_TWICE], again, rounding=_COARSE if _coarse(logits) else 1e-3)
+        checks.warn_if_random(logits[:_TWICE], again, rounding=max(_CHANCE, rounding_of(logits)))
         self.classes = logits.shape[1]
         checks.check_top(self.question.top, self.classes)
         first = self.kept.once("first_logits", logits.float())
@@ -205,17 +204,11 @@ def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
         )
 
 
-def _coarse(logits: Tensor) -> bool:
-    """Whether rounding is coarse: in half precision; on a GPU, which may take float32 for less."""
-    return logits.is_cuda or logits.dtype in (torch.float16, torch.bfloat16)
-
-
 def _alike(kept: Tensor, logits: Tensor, *, roughly: bool) -> bool:
     """Whether a model answers as it did, up to rounding; older states have fewer answers."""
     answers = logits[: len(kept)].float().cpu()
     if kept.shape != answers.shape or kept.dtype != torch.float32:
         return False
-    if roughly or _coarse(logits):
-        return torch.allclose(kept, answers, rtol=_COARSE, atol=_COARSE)
     largest = kept[kept.isfinite()].abs().max() if kept.isfinite().any() else 0.0
-    return torch.allclose(kept, answers, rtol=0, atol=_ROUNDING * float(largest))
+    rounding = COARSE if roughly else rounding_of(logits)
+    return torch.allclose(kept, answers, rtol=0, atol=rounding * float(largest))

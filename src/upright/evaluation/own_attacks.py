@@ -7,16 +7,16 @@ nobody doubts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from upright.attacks import Attack, CandidateSearch, Score, WorstCase
+from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
 from upright.pose import Pose
 from upright.space import Space
 
-__all__ = ["candidates_of", "found_by"]
+__all__ = ["candidates_of", "found_by", "rounds_of"]
 
 _ROUNDED = 1e-3
 """Scores are float64, and up to a thousand: so much a float32 may differ, and more."""
@@ -29,8 +29,16 @@ def candidates_of(
     poses = attack.candidates(space, count, generator=generator)
     if not _is_ours(attack):
         wide = 1 if attack.shared else count
-        _check_poses(attack, "candidates", poses, space, f"(m, {wide})", (len(poses), wide))
+        _check_poses(f"candidates of {attack}", poses, space, f"(m, {wide})", (len(poses), wide))
     return poses
+
+
+def rounds_of(
+    attack: RoundSearch, space: Space, count: int, *, generator: torch.Generator
+) -> Rounds:
+    """Let an attack begin to search for the worst pose of each of so many images."""
+    rounds = attack.begin(space, count, generator=generator)
+    return rounds if _is_ours(attack) else _Watched(attack, rounds, space, count)
 
 
 def found_by(
@@ -39,15 +47,15 @@ def found_by(
     """Let an attack search for the worst pose of each of so many images."""
     if _is_ours(attack):
         return attack.search(score, space, count, generator=generator)
-    heard = _Heard(score)
+    said = _Said()
+
+    def heard(pose: Pose) -> Tensor:
+        values = score(pose)
+        said.note(values)
+        return values
+
     found = attack.search(heard, space, count, generator=generator)
-    if not isinstance(found, WorstCase):
-        raise ValueError(
-            f"search of {attack} gives {type(found).__name__}; let it return a WorstCase of poses, "
-            "their scores and the number of forward passes"
-        )
-    _check_poses(attack, "search", found.pose, space, f"({count},)", (count,))
-    heard.check(attack, found.score)
+    _check_found(f"search of {attack}", found, space, count, said)
     return found
 
 
@@ -55,46 +63,84 @@ def _is_ours(attack: Attack) -> bool:
     return type(attack).__module__.startswith("upright.")
 
 
-def _check_poses(
-    attack: Attack, method: str, poses: Pose, space: Space, wanted: str, shape: tuple[int, ...]
-) -> None:
-    if tuple(poses.shape) != shape:
+@dataclass(frozen=True)
+class _Said:
+    """What a score has said of each image, tries x images."""
+
+    values: list[Tensor] = field(default_factory=list)
+
+    def note(self, scores: Tensor) -> None:
+        self.values.append(scores.detach().reshape(-1, scores.shape[-1]).float())
+
+    def restrict(self, rows: Tensor) -> _Said:
+        return _Said([each[:, rows.to(each.device)] for each in self.values])
+
+    def has(self, reported: Tensor) -> bool:
+        """Whether these scores, one for each image, are among them, if in fewer digits."""
+        if not self.values or reported.shape != self.values[0].shape[1:]:
+            return False
+        values = torch.cat(self.values)
+        reported = reported.detach().to(values).expand_as(values)
+        return bool(torch.isclose(values, reported, rtol=0, atol=_ROUNDED).any(0).all())
+
+
+@dataclass(frozen=True)
+class _Watched(Rounds):
+    """A search in rounds whose proposals, and whose end, are looked at."""
+
+    attack: RoundSearch
+    rounds: Rounds
+    space: Space
+    count: int
+    said: _Said = field(default_factory=_Said)
+
+    def propose(self) -> Pose | None:
+        poses = self.rounds.propose()
+        if poses is not None:
+            shape = (len(poses), self.count)
+            _check_poses(
+                f"propose of {self.attack}", poses, self.space, f"(k, {self.count})", shape
+            )
+        return poses
+
+    def learn(self, scores: Tensor) -> None:
+        self.said.note(scores)
+        self.rounds.learn(scores)
+
+    def restrict(self, rows: Tensor) -> Rounds:
+        rounds, said = self.rounds.restrict(rows), self.said.restrict(rows)
+        return replace(self, rounds=rounds, count=len(rows), said=said)
+
+    def worst(self) -> WorstCase:
+        found = self.rounds.worst()
+        _check_found(f"worst of {self.attack}", found, self.space, self.count, self.said)
+        return found
+
+    def ceiling(self) -> Tensor | None:
+        return self.rounds.ceiling()
+
+
+def _check_found(who: str, found: WorstCase, space: Space, count: int, said: _Said) -> None:
+    if not isinstance(found, WorstCase):
         raise ValueError(
-            f"{method} of {attack} gives poses of shape {tuple(poses.shape)}, but {wanted} is asked"
+            f"{who} gives {type(found).__name__}; let it return a WorstCase of poses, their scores "
+            "and the number of forward passes"
         )
+    _check_poses(who, found.pose, space, f"({count},)", (count,))
+    if not said.has(found.score):
+        raise ValueError(
+            f"{who} reports scores that `score` gave at no pose; let WorstCase have the values of "
+            "`score` at its poses"
+        )
+
+
+def _check_poses(who: str, poses: Pose, space: Space, wanted: str, shape: tuple[int, ...]) -> None:
+    if tuple(poses.shape) != shape:
+        raise ValueError(f"{who} gives poses of shape {tuple(poses.shape)}, but {wanted} is asked")
     inside = space.contains(poses)
     if not inside.all():
         outside = poses.like(poses.values[~inside])[0]
         raise ValueError(
-            f"{method} of {attack} gives {outside.in_words()}, which lies outside {space}; "
+            f"{who} gives {outside.in_words()}, which lies outside {space}; "
             "space.project brings poses back"
-        )
-
-
-@dataclass
-class _Heard:
-    """A score, and the least and the most that it has said of each image."""
-
-    score: Score
-    range: tuple[Tensor, Tensor] | None = None
-
-    def __call__(self, pose: Pose) -> Tensor:
-        values = self.score(pose)
-        said = values.detach().reshape(-1, values.shape[-1])
-        low, high = said.amin(0), said.amax(0)
-        if self.range is not None:
-            low, high = torch.minimum(self.range[0], low), torch.maximum(self.range[1], high)
-        self.range = low, high
-        return values
-
-    def check(self, attack: Attack, reported: Tensor) -> None:
-        """Check that reported scores are among those that were heard, if in fewer digits."""
-        if self.range is not None and reported.shape == self.range[0].shape:
-            low, high = self.range
-            reported = reported.detach().to(low.device)
-            if bool(((low - _ROUNDED <= reported) & (reported <= high + _ROUNDED)).all()):
-                return
-        raise ValueError(
-            f"search of {attack} reports scores that `score` gave at no pose; let WorstCase have "
-            "the values of `score` at its poses"
         )

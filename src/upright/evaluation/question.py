@@ -11,6 +11,7 @@ from torch import Tensor
 
 from upright.attacks import Attack, parse_attack, usual_grid
 from upright.checks import check_at_least_1
+from upright.evaluation.told import has_address, told
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
@@ -102,7 +103,7 @@ class Question:
         if digest := self.space.chain.code_digest:
             later["code_of_families"] = digest
         return {name.replace("_", " "): value for name, value in later.items()} | {
-            "attacks": {name: _told(attack) for name, attack in self.attacks.items()},
+            "attacks": {name: told(attack) for name, attack in self.attacks.items()},
             "space": str(self.space),
             "only accuracy": self.only_accuracy,
             "warp": [self.fill, self.interpolation, self.canvas],
@@ -153,14 +154,13 @@ _RECORDED = (
 )
 
 
-def _told(attack: Attack) -> str:
-    """All of an attack as text; its name where its class has no text that another process has."""
-    text = repr(attack)
-    return str(attack) if " object at 0x" in text else text
-
-
 def _draw(generator: torch.Generator) -> int:
     return int(torch.randint(2**62, (), generator=generator))
+
+
+def _are_one(one: Attack, other: Attack) -> bool:
+    """Whether two attacks are one by all their text: fields may not be there to be compared."""
+    return str(one) == str(other) and told(one) == told(other)
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
@@ -173,12 +173,12 @@ def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
         name = asked if isinstance(asked, str) else str(attack)
         if (poses := attack.passes_per_image) > _MOST_POSES:
             raise ValueError(f"{name} has {poses:,} poses: at most {_MOST_POSES:,} can be listed")
-        if " object at 0x" in name:
+        if has_address(name):
             raise ValueError(
                 f"{type(attack).__name__} has no name: give it a __str__ that names it"
             )
-        if named.setdefault(name, attack) != attack:
+        if told(named.setdefault(name, attack)) != told(attack):
             raise ValueError(f"two attacks are called {name!r}: give each a __str__ of its own")
-        if again := [other for other in named if other != name and named[other] == attack]:
+        if again := [other for other in named if other != name and _are_one(named[other], attack)]:
             raise ValueError(f"{name!r} and {again[0]!r} are one attack: ask for it once")
     return named

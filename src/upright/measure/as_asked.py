@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from upright.checks import Model
-from upright.composed import each_network
+from upright.composed import each_network, networks_of
 from upright.data import LabelledImages
 from upright.evaluation import Question
+from upright.logits import rounding_of
 from upright.measure.classes import first_image, logits_as_asked
 from upright.models import (
     Compiled,
@@ -22,9 +23,6 @@ from upright.models import (
 from upright.tiles import is_out_of_memory
 
 __all__ = ["as_asked"]
-
-_ROUNDING, _COARSE = 1e-4, 0.02
-"""Of logits, as a part of the largest: in float32, and on a GPU, which may take it for less."""
 
 
 def as_asked(
@@ -51,14 +49,12 @@ def _lay_out(model: Model, question: Question, image: Tensor) -> None:
     on_gpu_in_half = image.is_cuda and question.precision != "float32"
     if image.device.type != "cpu" and not on_gpu_in_half:
         return
-    found = list[nn.Conv2d]()
-
-    def look(network: Model) -> Model:
-        if isinstance(network, nn.Module) and not can_fuse(network):
-            found.extend(laid_as_usual(network))
-        return network
-
-    each_network(model, look)
+    found = [
+        convolution
+        for network in networks_of(model)
+        if not can_fuse(network)
+        for convolution in laid_as_usual(network)
+    ]
     if not found:
         return
     images = image.expand(2, -1, -1, -1)  # those of one lie side by side either way
@@ -76,8 +72,7 @@ def _answers(model: Model, question: Question, images: Tensor, expected: Tensor)
         if is_out_of_memory(error):
             raise
         return False
-    rounding = _ROUNDING if found.device.type == "cpu" else _COARSE
-    most = rounding * float(expected.abs().max())
+    most = rounding_of(found) * float(expected.abs().max())
     return torch.allclose(found, expected, rtol=0, atol=most, equal_nan=True)
 
 

@@ -47,7 +47,7 @@ class OfPart(OfImages):
         if rest:
             return draw(count, self)
         whole = draw(times * self.part.whole, self)
-        return self.part.take(whole.unflatten(0, (times, -1)), 1).flatten(0, 1)
+        return self.part.take(whole.unflatten(0, (times, self.part.whole)), 1).flatten(0, 1)
 
 
 def synchronised(model: Model, ranks: Ranks) -> Model:

@@ -27,6 +27,7 @@ import torch
 from rich.console import RenderableType
 from rich.live import Live
 
+from upright.heap import keep_freed
 from upright.records import Record
 from upright.terminal import plain_console
 from upright.workers.engine import Failure, OnRecord
@@ -101,6 +102,7 @@ def ray_engine(
 
 def _on_this_node(attempt: Attempt) -> tuple[Record, ...]:
     """Work on an attempt; a worker of Ray calls this."""
+    keep_freed()
     node = import_ray().get_runtime_context().get_node_id()
     return work_on(attempt, node=f"{socket.gethostname()}/{node[:8]}")
 
