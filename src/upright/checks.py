@@ -125,7 +125,7 @@ def check_float_images(images: Tensor) -> None:
     if not images.is_floating_point():
         advice = "for whole numbers up to 255 use images.float() / 255"
     elif images.ndim == 3:
-        advice = "give grey images as images[:, None], one image as images[None]"
+        advice = "give one image as images[None], grey images as images[:, None]"
     raise ValueError(
         f"images must be float, N x C x H x W, but are {images.dtype} of shape "
         f"{tuple(images.shape)}; {advice}"

@@ -59,7 +59,7 @@ class TestWhatCannotBeRight:
             (
                 IMAGES[:, 0],
                 LABELS,
-                r"give grey images as images\[:, None\]",
+                r"images\[None\], grey images as images\[:, None\]",
             ),
             (IMAGES[None], LABELS, "give them these four dimensions"),
             ((255 * IMAGES).byte(), LABELS, r"torch\.uint8 .* use images\.float\(\) / 255"),
