@@ -18,7 +18,16 @@ from torch.nn.parameter import is_lazy
 
 from upright.checks import Model
 
-__all__ = ["NOBODY", "FromFile", "Identity", "Unknown", "as_module", "file_digest", "is_from_file"]
+__all__ = [
+    "NOBODY",
+    "FromFile",
+    "Identity",
+    "Unknown",
+    "as_module",
+    "digest_of",
+    "file_digest",
+    "is_from_file",
+]
 
 
 class Unknown(nn.Module):
@@ -75,7 +84,7 @@ class Identity:
         hides = any(isinstance(part, Unknown) for part in model.modules())
         tensors, files = {} if hides else model.state_dict(), list(_files(model))
         several = hashlib.sha256("".join(files).encode()).hexdigest() if files[1:] else None
-        return Identity(_digest(tensors) if tensors else None, several or next(iter(files), None))
+        return Identity(digest_of(tensors) if tensors else None, several or next(iter(files), None))
 
 
 NOBODY = Identity(None, None)
@@ -96,17 +105,18 @@ def file_digest(path: Path, *beside: Path) -> str:
     return digest.hexdigest()
 
 
-def _files(model: nn.Module) -> Iterator[str]:
-    return (part.digest for part in model.modules() if isinstance(part, FromFile))
-
-
-def _digest(tensors: dict[str, Any]) -> str:
+def digest_of(held: dict[str, Any]) -> str:
+    """Digest what a module or another object holds, by its names, to the last bit."""
     digest = hashlib.sha256()
-    for name, value in tensors.items():
+    for name, value in held.items():
         digest.update(f"{name} {_kind(value)}\n".encode())
         for part in _content(value):
             digest.update(part)
     return digest.hexdigest()
+
+
+def _files(model: nn.Module) -> Iterator[str]:
+    return (part.digest for part in model.modules() if isinstance(part, FromFile))
 
 
 def _kind(value: object) -> str:

@@ -160,7 +160,7 @@ def _draw(generator: torch.Generator) -> int:
 
 def _are_one(one: Attack, other: Attack) -> bool:
     """Whether two attacks are one by all their text: fields may not be there to be compared."""
-    return str(one) == str(other) and told(one) == told(other)
+    return one is other or (str(one) == str(other) and told(one) == told(other))
 
 
 def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
@@ -177,7 +177,7 @@ def named_attacks(attacks: Sequence[str | Attack]) -> dict[str, Attack]:
             raise ValueError(
                 f"{type(attack).__name__} has no name: give it a __str__ that names it"
             )
-        if told(named.setdefault(name, attack)) != told(attack):
+        if not _are_one(named.setdefault(name, attack), attack):
             raise ValueError(f"two attacks are called {name!r}: give each a __str__ of its own")
         if again := [other for other in named if other != name and _are_one(named[other], attack)]:
             raise ValueError(f"{name!r} and {again[0]!r} are one attack: ask for it once")

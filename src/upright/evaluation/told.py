@@ -7,15 +7,15 @@ functions, arrays and networks, which text tells in part or not at all.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from upright.attacks import Attack
+from upright.identity import digest_of
 
 __all__ = ["has_address", "told"]
 
@@ -32,19 +32,21 @@ def told(attack: Attack) -> str:
     text, held = repr(attack), getattr(attack, "__dict__", attack)
     if type(attack).__repr__ is object.__repr__:
         text = f"{type(attack).__qualname__}({held})"
-    sums = [zlib.crc32(_bytes_of(array)) for array in _arrays(held)]
-    return _ADDRESS.sub("", text) + (f" {sums}" if sums else "")
+    arrays = {str(place): array for place, array in enumerate(_arrays(held))}
+    return _ADDRESS.sub("", text) + (f" {digest_of(arrays)}" if arrays else "")
 
 
-def _arrays(held: object) -> Iterator[Tensor]:
+def _arrays(held: object) -> Iterator[Tensor | bytes | dict[str, Any]]:
     """All arrays that an object holds, however deep: text leaves out digits and the middle."""
     match held:
         case Tensor():
             yield held
-        case np.ndarray():
-            yield torch.from_numpy(held)
         case nn.Module():
-            yield from _arrays([*held.state_dict().values()])
+            yield held.state_dict()
+        case np.ndarray() if held.dtype.hasobject:
+            yield from _arrays(held.tolist())
+        case np.ndarray():
+            yield held.tobytes()
         case Mapping():
             yield from _arrays([*held.values()])
         case list() | tuple():
@@ -52,8 +54,3 @@ def _arrays(held: object) -> Iterator[Tensor]:
                 yield from _arrays(each)
         case _ if is_dataclass(held) and not isinstance(held, type):
             yield from _arrays([getattr(held, field.name) for field in fields(held)])
-
-
-def _bytes_of(array: Tensor) -> bytes:
-    whole = array.detach().cpu().contiguous().flatten()
-    return whole.view(torch.uint8).numpy().tobytes()
