@@ -14,10 +14,11 @@ from made_up_records import made_up_record, paper_recipe
 from upright.models import build_network
 from upright.objective import LocNet
 from upright.paper import INVARIANCE
-from upright.paper.differences import UNTOLD, WORDS
+from upright.paper.differences import UNTOLD
 from upright.paper.leaderboard import leaderboard, leaderboards, measured_rows, reported_rows
 from upright.records import Record, Reported
 from upright.report.model import Estimate, Standing, TrainingTime
+from upright.report.recipe_words import WORDS
 from upright.train import Mean, Pair, Recipe
 from upright.tta import Averaging
 
@@ -117,7 +118,7 @@ def test_only_whole_test_sets_by_the_papers_question_count() -> None:
         ({"smoothing": 0.1, "cutout": 8}, ["labels smoothed by 0.1", "cutout of 8 px"]),
         ({"space": "shift(3.6px) rotate(36)"}, ["searches shift(3.6px) rotate(36)"]),
         ({"steps": 160_000, "seed": 3, "precision": "bfloat16"}, ["160,000 steps"]),
-        ({"teacher": "runs/large"}, ["taught by another network"]),
+        ({"teacher": "runs/large"}, ["taught by runs/large"]),
         ({"objective": "AT(rob, Wo-10)", "batch": 128}, ["the paper's", "batches of 128"]),
     ],
 )

@@ -158,10 +158,10 @@ def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():
     assert [told[each.hash] for each in changed] == [
         "",
         "weight decay 0.0005",
-        "steps 80000",
-        "drops 0.25 and 0.5",
-        "batch 64",
-        "batch 128",
+        "80,000 steps",
+        "learning rate dropped at 0.25 and 0.5",
+        "batches of 64",
+        "batches of 128",
         "",
     ]
 
@@ -176,11 +176,11 @@ def test_what_a_recipe_adds_is_told_of_all_that_have_it_and_of_no_other():
     changed = [plain, taught, cut, alone, mean]
     runs = group_runs([made_up_record(each, {"nat": 0.5}) for each in changed])
     told = dict(zip((run.records[0].recipe_hash for run in runs), told_apart(runs), strict=True))
-    teacher = "teacher runs/large, teacher share 0.5"
+    teacher = "taught by runs/large, 50% of each label by the teacher"
     assert [told[each.hash] for each in changed] == [
         "",
         teacher,
-        f"cutout 8, {teacher}",
+        f"cutout of 8 px, {teacher}",
         teacher,
         teacher,
     ]

@@ -18,6 +18,7 @@ from upright.report.asked import unlike_the_paper
 from upright.report.comparable import in_each_recipe, whole_recipe
 from upright.report.compare import estimate
 from upright.report.model import Estimate
+from upright.report.recipe_words import recipe_words
 
 __all__ = ["MethodRuns", "group_runs", "told_apart"]
 
@@ -96,9 +97,9 @@ def _name(run: MethodRuns) -> tuple[str, ...]:
 def _apart(settings: dict[str, str], others: list[dict[str, str]]) -> str:
     counts = {name: Counter(other.get(name) for other in others) for name in settings}
     return ", ".join(
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in settings.items()
-        if name in LATER_IN_RECIPES or not _is_usual(value, counts[name])
+        words
+        for name, words in settings.items()
+        if name in LATER_IN_RECIPES or not _is_usual(words, counts[name])
     )
 
 
@@ -114,19 +115,15 @@ def _settings(record: Record) -> dict[str, str]:
     """
     recipe = whole_recipe(record)
     members = recipe.get("members")
-    found: dict[str, list[str]] = {"evaluated in": [str(record.evaluation.get("precision"))]}
+    found = {"evaluation": [f"evaluated in {record.evaluation.get('precision')}"]}
     for each in members if isinstance(members, list) else [recipe]:
         for name, value in without_defaults(each, LATER_IN_RECIPES).items():
             if name not in _UNTOLD and not isinstance(value, dict):
-                found.setdefault(name, []).append(_value(value))
+                found.setdefault(name, []).append(recipe_words(name, value))
     return {name: " and ".join(dict.fromkeys(values)) for name, values in found.items()}
 
 
 _UNTOLD = {"seed", "families_digest", "model_digest", "pretrained_digest", "teacher_digest"}
-
-
-def _value(value: object) -> str:
-    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -95,11 +95,9 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.measured))
     unit, hours = time_unit(max(run.train_seconds or 0.0 for run in runs) / 3600)
     headings = (
-        Heading("method", number=False),
+        *(Heading(text, number=False) for text in ("method", "network", "data")),
         *(Heading(f"{'natural' if metric == 'nat' else metric} %") for metric in metrics),
         Heading(f"training, {unit}"),
-        Heading("data", number=False),
-        Heading("network", number=False),
         Heading("steps"),
         Heading("seeds"),
     )
@@ -107,10 +105,10 @@ def methods_sheet(runs: Sequence[MethodRuns]) -> Sheet:
     rows = [
         (
             _method(run.method, "; ".join(filter(None, (run.asked, apart))), run.records[0]),
+            SheetCell(run.model, order=run.model),
+            SheetCell(run.dataset, order=run.dataset, detail=run.variant),
             *_accuracies(run, metrics, best),
             _time(run, hours),
-            SheetCell(run.dataset, order=run.dataset, detail=run.variant),
-            SheetCell(run.model, order=run.model),
             *_training(run),
         )
         for run, apart in zip(runs, told_apart(runs), strict=True)
