@@ -171,6 +171,23 @@ def test_of_a_part_no_other_files_are_opened(
     assert data.take(found.places).labels.equal(2 - found.places % 3)
 
 
+def test_of_what_is_held_out_no_other_files_are_decoded(
+    photographs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+
+    def open_and_note(path: Path) -> Image.Image:
+        opened.append(path)
+        return open_picture(path)
+
+    whole = load_data(f"folder:{photographs}", split="train")
+    monkeypatch.setattr(folder, "open_picture", open_and_note)
+    data = load_data(f"folder:{photographs}", split="held-out")
+    assert len(data) == len(whole) // 10
+    # Each is opened once to look at it and once to decode it; another tells which size all have.
+    assert len(opened) <= 2 * len(data) + 2 < len(whole)
+
+
 def test_all_at_once_are_those_that_were_read_before() -> None:
     disk = Disk()
     data = made(disk)

@@ -27,7 +27,7 @@ from upright.measure.doubts import doubts
 from upright.measure.run import questions_of, state_name
 from upright.models import Compiled, InHalfPrecision
 from upright.records import Record
-from upright.sources import load_locator, load_model, trained_as
+from upright.sources import load_locator, load_model
 from upright.space import PAPER
 from upright.train import Mean, Pair, RunDirectory, load_network, train
 from upright.train.any_plan import plan_from_json
@@ -125,13 +125,18 @@ def test_doubts_are_about_every_member_of_a_mean(folders):
     question = Question.of([GRID], split="held-out")
     name = f"mean:{folders['cls']},{folders['other']}"
     loaded = load(name, DATA, question, device=CPU)
-    trained = trained_as(name)
+    trained = loaded.trained
     assert [each.recipe.seed for each in trained] == [0, 1]
     kept = replace(trained[0], recipe=replace(trained[0].recipe, held_out=True))
     for order in ((kept, trained[1]), (trained[1], kept)):
-        said = [each for each in doubts(name, order, loaded) if "with --held-out" in each]
+        said = [
+            each
+            for each in doubts(name, replace(loaded, trained=order))
+            if "with --held-out" in each
+        ]
         assert len(said) == 1
-    assert not [each for each in doubts(name, (kept, kept), loaded) if "--held-out, it" in each]
+    both_kept = replace(loaded, trained=(kept, kept))
+    assert not [each for each in doubts(name, both_kept) if "--held-out, it" in each]
 
 
 def test_the_mean_of_a_guest_is_a_guest(tmp_path, monkeypatch):
@@ -237,6 +242,16 @@ def test_attacks_that_climb_have_an_evaluation_of_their_own_in_float32():
     assert climbing == Question.of(["s-pgd"], precision="float32", **asked)
     (only,) = questions_of(recipe, Question.of([], precision="float16"))
     assert (only.attacks, only.precision) == ({}, "float16")
+
+
+def test_a_run_by_name_is_asked_in_its_own_view_whoever_asks(folders):
+    recipe = tiny_recipe(data=DATA, objective="std*", view=6)
+    path = folder_of(recipe, Path("runs"))
+    train(recipe, path)
+    for asked, view in ((None, 6), (5, 5)):
+        loaded = load(str(path), DATA, Question.of([GRID], view=asked), device=CPU)
+        assert loaded.question.view == view
+    assert load(str(folders["cls"]), DATA, Question.of([GRID]), device=CPU).question.view is None
 
 
 class Climber(RefiningSearch):

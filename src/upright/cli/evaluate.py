@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, TextIO, get_args
 
@@ -31,7 +30,6 @@ from upright.cli.outputs import Output, deliver, printing, written_to
 from upright.cli.result import result_as_json
 from upright.cli.table import roomy_console, show_classes, show_evaluation, show_poses
 from upright.data import AnySplit, read_classes
-from upright.data.registry import can_resize
 from upright.evaluation import Precision, Question
 from upright.evaluation.time_limit import TimeLimit
 from upright.files import write_whole
@@ -52,7 +50,6 @@ from upright.paper import with_reported
 from upright.record_files import append
 from upright.report.exhibition import Shown
 from upright.report.saved import check_beside, check_name
-from upright.sources import Trained, trained_as
 from upright.sources.blame import blaming
 from upright.sources.preprocess import Channels, Layout
 from upright.warp import Fill, Interpolation
@@ -244,7 +241,7 @@ class Evaluate:
             for note in notes(self.model, loaded):
                 say(note)
             in_time = self.minutes is not None
-            for doubt in doubts(self.model, self._trained, loaded, in_time=in_time):
+            for doubt in doubts(self.model, loaded, in_time=in_time):
                 say(f"warning: {doubt}")
             with _kept_in(self.state):
                 found = measure(
@@ -331,42 +328,21 @@ class Evaluate:
         check_name(self.save, self._title, loaded.subject.told()["recipe_hash"])
         return shown
 
-    def _sizes(self) -> tuple[int | None, int | None]:
-        """Resize and crop: as told, or else as the run was trained, if images come in any size."""
-        told, trained = (self.resize, self.center_crop), self._trained
-        if told != (None, None) or not trained or not can_resize(self.data):
-            return told
-        return trained[0].recipe.resize, trained[0].recipe.center_crop
-
-    @property
-    def _view(self) -> int | None:
-        """What the model sees: as told, or else as the run was trained."""
-        if self.view is not None or not self._trained:
-            return self.view
-        return self._trained[0].recipe.view
-
-    @cached_property
-    def _trained(self) -> tuple[Trained, ...]:
-        return trained_as(self.model)
-
     def _question(self) -> Question:
         """The one place where options become a question: to load, to measure and to record."""
-        # First: it may run families that the recipe of a run names.
-        space = parse_space(self.space, self.max_translation, self.max_rotation)
-        resize, center_crop = self._sizes()
         return Question.of(
             [name.strip().lower() for name in self.attack] or None,  # one name in all records
-            space=space,
+            space=parse_space(self.space, self.max_translation, self.max_rotation),
             only_accuracy=not self.details,
             split=self.split,
             limit=self.limit,
             sample=self.sample,
-            resize=resize,
-            center_crop=center_crop,
+            resize=self.resize,
+            center_crop=self.center_crop,
             fill=self.fill,
             interpolation=self.interpolation,
             canvas=self.canvas,
-            view=self._view,
+            view=self.view,
             precision=self.precision,
             compile=self.compile,
             seed=self.seed,

@@ -190,7 +190,7 @@ def _part_of_training(data: LabelledImages, *, held_out: bool) -> LabelledImages
         raise ValueError(f"{len(data)} training images have no tenth to hold out: give 10 or more")
     drawn = torch.randperm(len(data), generator=torch.Generator().manual_seed(_HELD_OUT_SEED))
     rows = (drawn[:count] if held_out else drawn[count:]).sort().values
-    return LabelledImages(data.images[rows], data.labels[rows], data.classes)
+    return data.take(rows)
 
 
 _HELD_OUT_SEED = 0

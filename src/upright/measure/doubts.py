@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch import nn
 
@@ -16,14 +16,11 @@ from upright.sources import Trained
 __all__ = ["doubts", "notes"]
 
 
-def doubts(
-    model: str, trained: Sequence[Trained], loaded: Loaded, *, in_time: bool = False
-) -> Iterator[str]:
+def doubts(model: str, loaded: Loaded, *, in_time: bool = False) -> Iterator[str]:
     """Say what probably was not meant, one line each.
 
     Args:
         model: as it was asked for.
-        trained: what is known of how its parts were trained.
         loaded: the model, the data that were read, and what is asked.
         in_time: whether as much is to be measured as there is time for.
     """
@@ -32,7 +29,7 @@ def doubts(
         same = "the same images as" if split == "train" else "some images of"
         yield f"{data_name} has no parts: --split {split} reads {same} test"
     yield from _of_outputs(loaded)
-    every = (_of_training(model, each, loaded, in_time=in_time) for each in trained)
+    every = (_of_training(model, each, loaded, in_time=in_time) for each in loaded.trained)
     yield from dict.fromkeys(doubt for some in every for doubt in some)
 
 

@@ -26,10 +26,10 @@ from upright.measure.subject import FinishedRun, Subject
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
-from upright.sources import load_pretrained, trained_as
+from upright.sources import Trained, load_pretrained, trained_as
 from upright.sources.blame import blaming
 from upright.sources.preprocess import AS_IT_IS, Preprocess
-from upright.train import Plan
+from upright.train import Plan, Recipe
 
 __all__ = [
     "Loaded",
@@ -56,6 +56,8 @@ class Loaded:
     question: Question
     """What the evaluation is asked."""
     device: torch.device
+    trained: tuple[Trained, ...] = ()
+    """How the parts of it were trained that were trained here."""
     preprocess: Preprocess = AS_IT_IS
     """What is done around the network, by its source and as was told."""
     outputs: int | None = None
@@ -77,9 +79,9 @@ def load(
 ) -> Loaded:
     """Load a model by name, and the images that a question asks for of data by name.
 
-    Images that come in any size are brought to the one that the model is usually shown, but for
-    what the question says of it. Names of classes decide which output is which, see
-    ``in_model_order``.
+    Images that come in any size are brought to the one that the model was trained on, or is usually
+    shown, but for what the question says of it; what is seen of them is a run's view. Names of
+    classes decide which output is which, see ``in_model_order``.
 
     Args:
         model: one of ``sources.model_names()``, filled in.
@@ -91,7 +93,8 @@ def load(
         preprocess: what is told of how the model takes images and answers.
         classes: the names of the model's outputs; without, those that its source knows.
     """
-    if preprocess.as_json() and trained_as(model):
+    trained = trained_as(model)
+    if preprocess.as_json() and trained:
         raise ValueError(
             f"{model} was trained here, and has its preprocessing inside; leave out what is told"
         )
@@ -114,6 +117,8 @@ def load(
     if recorded and run is None:
         as_given = found.model(device=device) if preprocess.as_json() else network
         guest = Guest.of(as_given, model, name=called, told=preprocess)
+    if trained:
+        question = _as_trained(question, trained[0].recipe, resizes=can_resize(data))
     question = _in_usual_size(question, data, whole)
     images = load_images(question, data)
     image = first_image(images, question, device)
@@ -129,10 +134,21 @@ def load(
         data_name=data,
         question=question,
         device=device,
+        trained=trained,
         preprocess=whole,
         outputs=outputs,
         in_order=can_resize(data) and are_in_order(images, labelled, names),
     )
+
+
+def _as_trained(question: Question, run: Recipe, *, resizes: bool = True) -> Question:
+    """Ask for images in the size and view of a run's own, where nothing is asked of these.
+
+    Data of one size alone cannot be resized.
+    """
+    if resizes and question.resize is None and question.center_crop is None:
+        question = replace(question, resize=run.resize, center_crop=run.center_crop)
+    return replace(question, view=run.view) if question.view is None else question
 
 
 def _in_usual_size(question: Question, data: str, preprocess: Preprocess) -> Question:
@@ -208,14 +224,8 @@ def question_of_run(plan: Plan, asked: Question | None = None) -> Question:
 
     The attack uncovers what a LocNet was trained to look at, where there is one.
     """
-    asked, run = asked or Question(), plan.main
-    return replace(
-        asked,
-        resize=run.resize,
-        center_crop=run.center_crop,
-        view=run.view if asked.view is None else asked.view,
-        fill=plan.locnet_fill or asked.fill,
-    )
+    asked = _as_trained(asked or Question(), plan.main)
+    return replace(asked, fill=plan.locnet_fill or asked.fill)
 
 
 def load_images(question: Question, data: str) -> LabelledImages:
