@@ -80,7 +80,7 @@ def test_a_path_is_a_name_of_a_model(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_name_of_a_method(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         Objective.parse(text)
-    assert "The grammar" not in str(caught.value)
+    assert not hasattr(caught.value, "__notes__")
 
 
 @dataclass(frozen=True)

@@ -179,9 +179,9 @@ def test_an_error_names_the_word_and_of_a_wrong_form_shows_the_grammar(
 ) -> None:
     with pytest.raises(ValueError, match="cannot read the objective") as caught:
         Objective.parse(text)
-    message, _, shown = str(caught.value).partition(" The grammar is\n")
+    message, notes = str(caught.value), getattr(caught.value, "__notes__", [])
     assert named in message.replace(repr(text), "")
-    assert shown == (grammar() if named == "Reg(batch, def)" else "")
+    assert notes == ([f"The grammar is\n{grammar()}"] if named == "Reg(batch, def)" else [])
     assert "\n" not in message
 
 

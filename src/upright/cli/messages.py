@@ -1,4 +1,4 @@
-"""What commands say on stderr: always one line."""
+"""What commands say on stderr: always one line, and below it the notes of an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import TextIO
 import torch
 
 from upright.checks import SuspiciousInput
-from upright.objective import grammar
 from upright.ranks import Ranks, joined_ranks
 from upright.terminal import printable
 
@@ -44,11 +43,13 @@ def say(text: str) -> None:
 
     Where nobody listens any more, nothing is said, and nothing lost.
     """
-    end = f"\n{grammar()}"  # of the one message that is easier to read in its own lines
-    line = printable(text.removesuffix(end)) + (end if text.endswith(end) else "")
+    _write(f"upright: {printable(text)}")
+
+
+def _write(line: str) -> None:
     if sys.stderr is not None:  # else Python would print to stdout
         with contextlib.suppress(OSError):
-            print(f"upright: {line}", file=sys.stderr)
+            print(line, file=sys.stderr)
 
 
 def is_watched() -> bool:
@@ -88,7 +89,7 @@ def _reader_has_left() -> bool:
 
 
 def say_error(error: Exception, about: str = "") -> int:
-    """Say in a line what went wrong, and with what; give the exit code.
+    """Say in a line what went wrong, and with what, then the error's notes; give the exit code.
 
     Whoever reads standard output and has enough, as ``head`` does, is told nothing: the code is
     that of all programs that end so. A user's model may raise anything; what is not meant for a
@@ -100,6 +101,9 @@ def say_error(error: Exception, about: str = "") -> int:
     meant = isinstance(error, ValueError | OSError | MemoryError | RuntimeError)
     kind = "" if meant else f"{type(error).__name__}: "
     say(f"error: {about and f'{about}: '}{kind}{one_line(error)}")
+    for note in getattr(error, "__notes__", ()):
+        for line in str(note).splitlines():
+            _write(printable(line))
     return FAILED
 
 
@@ -107,8 +111,6 @@ def one_line(error: BaseException) -> str:
     """Give the message of an error in one line, the way people would put it."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if str(error).endswith(f"\n{grammar()}"):
-        return str(error)
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{type(error).__name__}: {text}" if isinstance(error, RuntimeError) else text
 

@@ -48,7 +48,7 @@ _OURS = frozenset(REGULARIZERS)
 
 
 def grammar() -> str:
-    """Say what ``Objective.parse`` understands, as error messages show it."""
+    """Say what ``Objective.parse`` understands, as the note of an error shows it."""
     attacks = [entry.form.replace(",", "").split()[0] for entry in ATTACKS.entries]
     return f"""\
   std | std* | Reg(batch, def) | Reg(batch, def; option=value, ...) | LocNet(fill)
@@ -99,7 +99,9 @@ def parse(text: str, *, weight: float | None = None) -> Objective:
     if match is None:
         if text.strip().startswith("LocNet"):
             raise _error(text, "a LocNet is no classifier's; a Recipe and `upright train` take it")
-        raise _error(text, f"it is not of the form Reg(batch, def). The grammar is\n{grammar()}")
+        error = _error(text, "it is not of the form Reg(batch, def)")
+        error.add_note(f"The grammar is\n{grammar()}")
+        raise error
     name, batch, definition, options = match.groups()
     if options is None and re.search(r",\s*[λ\w]+\s*=", definition):
         raise _error(text, "options come after a semicolon, as in KL(rob, Wo-10; λ=2)")

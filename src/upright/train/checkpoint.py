@@ -159,9 +159,8 @@ class RunDirectory:
         except UnknownNameError as error:
             raise ValueError(f"{file}: {error}") from error
         except (*_DAMAGE, AttributeError) as error:
-            reason = str(error).partition(" The grammar is\n")[0]
             raise ValueError(
-                f"{file} is damaged ({reason}); begin the run in another folder"
+                f"{file} is damaged ({error}); begin the run in another folder"
             ) from error
 
     def save(self, checkpoint: Checkpoint) -> None:

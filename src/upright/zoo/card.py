@@ -92,8 +92,7 @@ def read_card(name: str, content: bytes) -> Card:
     except UnknownNameError:
         raise
     except _DAMAGE as error:
-        reason = str(error).partition(" The grammar is\n")[0]
-        raise ValueError(" ".join(reason.split()) or type(error).__name__) from error
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
 def _card(name: str, content: dict[str, Any]) -> Card:
