@@ -64,7 +64,7 @@ def test_a_hash_is_that_of_the_fields_as_they_were_first_written() -> None:
     assert len(cards) > 5
     assert len(lines) > 60
     later = ("center_crop", "decay", "decay_every", "interpolation", "model_digest")
-    later += ("families_digest", "optimizer", "resize", "view")
+    later += ("families_digest", "objective_digest", "optimizer", "resize", "view")
     later += (
         "average",
         "cosine",

@@ -13,10 +13,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -28,6 +28,7 @@ __all__ = [
     "Offer",
     "blame",
     "code_digest",
+    "digest_of_code",
     "find_factory",
     "from_file",
     "from_module",
@@ -111,6 +112,57 @@ def code_digest(name: str, *, kinds: Iterable[str] = ()) -> str:
         return _digest(need_file(match[1]))
     factory = find_factory(name, kinds=kinds)
     return "" if factory is None or factory.file is None else _digest(Path(factory.file))
+
+
+def digest_of_code(*objects: object) -> str:
+    """SHA-256 of the code of the user's own that some objects are made of; empty where none is.
+
+    That is the files that define their classes, what these inherit from, and what they hold in
+    fields: not what the files import. Code that was typed in has no file, and is its own text.
+    """
+    code = {_text_of(each) for held in objects for each in _own_code(held)}
+    return hashlib.sha256("\0".join(sorted(code)).encode()).hexdigest() if code else ""
+
+
+def _own_code(held: object) -> Iterator[type | FunctionType]:
+    """Classes and functions that are not of this package, Python's or installed."""
+    match held:
+        case type():
+            yield from (kind for kind in held.__mro__ if _is_own(kind))
+        case FunctionType():
+            yield from (each for each in [inspect.unwrap(held)] if _is_own(each))
+        case Mapping():
+            yield from _own_code([*held.values()])
+        case list() | tuple():
+            for each in held:
+                yield from _own_code(each)
+        case _:
+            yield from _own_code(type(held))
+            if is_dataclass(held):
+                yield from _own_code([getattr(held, field.name) for field in fields(held)])
+
+
+def _is_own(code: type | FunctionType) -> bool:
+    if code.__module__.partition(".")[0] == __package__:
+        return False
+    # What extends this package is never somebody else's, wherever it is installed.
+    extends = any(base.__module__.partition(".")[0] == __package__ for base in _bases(code))
+    return extends or code.__module__ == "__main__" or is_users_code(_defined_in(code) or "")
+
+
+def _bases(code: type | FunctionType) -> Sequence[type]:
+    return code.__mro__ if isinstance(code, type) else ()
+
+
+def _text_of(code: type | FunctionType) -> str:
+    """What its file holds, as a digest; or its text, or what it is called."""
+    file = Path(_defined_in(code) or "")
+    if file.is_file():
+        return _digest(file)
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return code.__qualname__
 
 
 def from_file(file: str, factory: str) -> Factory:
@@ -206,7 +258,7 @@ def _defined_in(value: object) -> str | None:
         return None
     try:
         return inspect.getsourcefile(inspect.unwrap(value))
-    except TypeError:  # a class without a file
+    except (OSError, TypeError):  # a class without a file
         return None
 
 

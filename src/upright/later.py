@@ -34,6 +34,7 @@ LATER_IN_RECIPES = {
     "jitter": None,
     "mixup": 0.0,
     "model_digest": "",
+    "objective_digest": "",
     "optimizer": "sgd",
     "pretrained": "",
     "pretrained_digest": "",

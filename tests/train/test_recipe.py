@@ -37,6 +37,7 @@ OTHERS: dict[str, Any] = {
     "view": 24,
     "model_digest": "0" * 64,
     "families_digest": "1" * 64,
+    "objective_digest": "4" * 64,
     "momentum": 0.8,
     "weight_decay": 1e-4,
     "flips": False,
@@ -183,6 +184,7 @@ def test_recipes_of_before_some_fields_were_there_keep_their_hash() -> None:
     later += ("resize", "center_crop", "model_digest", "families_digest", "view")
     later += ("held_out", "cosine", "warmup", "average", "smoothing", "cutout", "jitter", "mixup")
     later += ("teacher", "teacher_share", "teacher_digest", "pretrained", "pretrained_digest")
+    later += ("objective_digest",)
     then = [name for name in OTHERS if name not in later]
     for changes in ({}, {"objective": "std", "learning_rate": 0.05, "seed": 3}):
         recipe = Recipe(**changes)

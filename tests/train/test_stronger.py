@@ -372,7 +372,7 @@ def test_a_part_of_a_batch_is_jittered_as_in_the_whole() -> None:
     torch.testing.assert_close(torch.cat((first, last)), whole)
 
 
-def test_jitter_takes_families_of_this_package_and_is_a_text_or_a_space() -> None:
+def test_jitter_takes_one_s_own_families_whose_code_the_recipe_knows() -> None:
     class Darker(OfPixels):
         name = "darker"
         axes = (Axis("darker", "", -0.3, 0.3),)
@@ -380,8 +380,13 @@ def test_jitter_takes_families_of_this_package_and_is_a_text_or_a_space() -> Non
         def apply(self, images: Tensor, values: Tensor) -> Tensor:
             return images - values[..., 0]
 
-    with pytest.raises(ValueError, match="families of this package alone"):
-        tiny_recipe(jitter=Space(Chain((Darker(),))))
+    recipe = tiny_recipe(jitter=Space(Chain((Darker(),))))
+    assert recipe.families_digest != tiny_recipe().families_digest == ""
+    moved = augment(torch.full((4, 3, 8, 8), 0.5), recipe, generator())
+    assert len({*moved[:, 0, 0, 0].tolist()}) == 4
+
+
+def test_jitter_is_a_text_or_a_space() -> None:
     recipe = tiny_recipe(jitter="hue(40)")
     assert recipe == tiny_recipe(jitter=Space.of("hue(40)")) == Recipe.from_json(recipe.as_json())
     assert recipe.hash != tiny_recipe().hash == replace(recipe, jitter=None).hash

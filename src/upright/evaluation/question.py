@@ -12,6 +12,7 @@ from torch import Tensor
 from upright.attacks import Attack, parse_attack, usual_grid
 from upright.checks import check_at_least_1
 from upright.evaluation.told import has_address, told
+from upright.factories import digest_of_code
 from upright.later import later_defaults, without_defaults
 from upright.seeds import seed_for
 from upright.space import PAPER, Space
@@ -116,7 +117,12 @@ class Question:
         if self.drawn_seed is not None:
             raise ValueError("what a generator draws is not drawn again: ask with a seed instead")
         asked = {name: getattr(self, name) for name in _RECORDED}
-        return without_defaults(asked | {"space": str(self.space)}, LATER)
+        own = {
+            "code_of_families": self.space.chain.code_digest,
+            "code_of_attacks": digest_of_code(*self.attacks.values()),
+        }
+        known = {name: digest for name, digest in own.items() if digest}
+        return without_defaults(asked | {"space": str(self.space)}, LATER) | known
 
     def space_for(self, images: Tensor) -> Space:
         """Give the space with limits that fit what the model sees of images."""

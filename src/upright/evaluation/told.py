@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from upright.attacks import Attack
+from upright.factories import digest_of_code
 from upright.identity import digest_of
 
 __all__ = ["has_address", "told"]
@@ -28,12 +29,13 @@ def has_address(text: str) -> bool:
 
 
 def told(attack: Attack) -> str:
-    """All of an attack as text, which is the same in each process."""
+    """All of an attack as text, which is the same in each process, its code among it."""
     text, held = repr(attack), getattr(attack, "__dict__", attack)
     if type(attack).__repr__ is object.__repr__:
         text = f"{type(attack).__qualname__}({held})"
     arrays = {str(place): array for place, array in enumerate(_arrays(held))}
-    return _ADDRESS.sub("", text) + (f" {digest_of(arrays)}" if arrays else "")
+    digests = (digest_of(arrays) if arrays else "", digest_of_code(attack))
+    return " ".join(filter(None, (_ADDRESS.sub("", text), *digests)))
 
 
 def _arrays(held: object) -> Iterator[Tensor | bytes | dict[str, Any]]:

@@ -6,8 +6,6 @@ shifted, which is the paper's convention.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from itertools import groupby
 
 from torch import Tensor
 
+from upright.factories import digest_of_code
 from upright.families.axis import Axis
 from upright.families.base import FAMILIES, Family, OfPixels, Size, Spatial, matrix_product
 from upright.families.rotate import Rotate
@@ -25,7 +24,6 @@ from upright.registry import UnknownNameError
 
 __all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
 
-_OURS = "upright."
 GRAMMAR = (
     "families one after another, each with its limits, as in 'shift(3px) rotate(30)' or "
     "'shift(10%) zoom(0.9..1.1) brightness(0.2)'"
@@ -121,9 +119,7 @@ class Chain:
     @cached_property
     def code_digest(self) -> str:
         """SHA-256 of the code of families that are not this package's; empty where all are."""
-        own = [kind for kind in map(type, self.families) if not kind.__module__.startswith(_OURS)]
-        text = "\0".join(map(_code, own))
-        return hashlib.sha256(text.encode()).hexdigest() if own else ""
+        return digest_of_code(*map(type, self.families))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -188,14 +184,6 @@ class Chain:
             raise ValueError(f"{', '.join(values)} moves no points: there is no matrix for it")
         (only,) = self.stages
         return only
-
-
-def _code(kind: type[Family]) -> str:
-    """The code of a class, or what it is called where that was typed in."""
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        return kind.__qualname__
 
 
 def _kind(numbered: tuple[int, Family]) -> tuple[bool, int]:

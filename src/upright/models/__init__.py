@@ -8,6 +8,7 @@ from upright.models.recorded import Recorded
 from upright.models.registry import (
     NETWORKS,
     build_network,
+    builder_of,
     is_network,
     network,
     network_forms,
@@ -23,6 +24,7 @@ __all__ = [
     "Recorded",
     "ResNet",
     "build_network",
+    "builder_of",
     "can_fuse",
     "in_half_precision",
     "is_network",

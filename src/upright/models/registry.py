@@ -10,7 +10,14 @@ from torch import nn
 
 from upright.registry import Registry, UnknownNameError
 
-__all__ = ["NETWORKS", "build_network", "is_network", "network", "network_forms"]
+__all__ = [
+    "NETWORKS",
+    "build_network",
+    "builder_of",
+    "is_network",
+    "network",
+    "network_forms",
+]
 
 Build = Callable[..., nn.Module]
 
@@ -47,6 +54,15 @@ def is_network(name: str) -> bool:
     """Whether ``build_network`` knows a name."""
     _import_all()
     return any(entry.pattern.fullmatch(name) for entry in NETWORKS.entries)
+
+
+def builder_of(name: str) -> Build | None:
+    """Give the function that builds a network of this name; None where there is none."""
+    _import_all()
+    try:
+        return NETWORKS.find(name).value
+    except UnknownNameError:
+        return None
 
 
 def network_forms() -> list[str]:

@@ -13,7 +13,8 @@ __all__ = ["UNTOLD", "differences", "recipe_in_words"]
 
 UNTOLD = {
     *("data", "decay_every", "drops", "model", "objective", "precision", "seed", "teacher_share"),
-    *("families_digest", "model_digest", "pretrained_digest", "teacher_digest"),
+    *("families_digest", "model_digest", "objective_digest", "pretrained_digest"),
+    "teacher_digest",
 }
 """Of no effect on the result, told elsewhere in a row, or part of something that is told."""
 

@@ -49,6 +49,8 @@ _WORDS = {
     "sample": "{} images drawn at random",
     "resize": "resized to {} px",
     "center_crop": "cropped to {} px",
+    "code_of_families": "families by code {:.8}",
+    "code_of_attacks": "attacks by code {:.8}",
     "weights": "weights rounded to {}",
 }
 

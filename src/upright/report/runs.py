@@ -123,7 +123,10 @@ def _settings(record: Record) -> dict[str, str]:
     return {name: " and ".join(dict.fromkeys(values)) for name, values in found.items()}
 
 
-_UNTOLD = {"seed", "families_digest", "model_digest", "pretrained_digest", "teacher_digest"}
+_UNTOLD = {
+    *("seed", "families_digest", "model_digest", "objective_digest"),
+    *("pretrained_digest", "teacher_digest"),
+}
 
 
 def _without_seed(recipe: dict[str, Any]) -> dict[str, Any]:

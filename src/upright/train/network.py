@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from upright.data import LabelledImages
-from upright.factories import FILE, MODULE, Offer, code_digest, find_factory
+from upright.factories import FILE, MODULE, Offer, code_digest, digest_of_code, find_factory
 from upright.logits import ask
-from upright.models import build_network, is_network, network_forms
+from upright.models import build_network, builder_of, is_network, network_forms
 from upright.train.recipe import Recipe
 from upright.window import Window
 
@@ -61,7 +61,9 @@ def is_brought(model: str) -> bool:
 
 def own_code_digest(model: str) -> str:
     """SHA-256 of the file of a network that is the user's own; empty for others."""
-    return code_digest(model, kinds=network_forms()) if is_own_code(model) else ""
+    if is_own_code(model):
+        return code_digest(model, kinds=network_forms())
+    return digest_of_code(builder_of(_ENLARGED.sub("", model)))
 
 
 def build(model: str, *, classes: int, channels: int) -> nn.Module:

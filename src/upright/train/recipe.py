@@ -16,6 +16,7 @@ from torch import nn
 
 from upright.attacks import SpatialPGD
 from upright.data import AnySplit, LabelledImages, load_data
+from upright.factories import digest_of_code
 from upright.kinds import check_kinds
 from upright.later import LATER_IN_RECIPES, first_space, space_text, without_defaults
 from upright.objective import LocNet, Objective, as_objective
@@ -41,6 +42,8 @@ class Recipe(Plan):
 
     objective: Objective | LocNet = _OBJECTIVE
     """What is minimised; may be given as its text, in the paper's notation."""
+    objective_digest: str = ""
+    """SHA-256 of the code of one's own attack and penalty in it; the recipe notes it."""
     data: str = "cifar10"
     """A data set by name, see ``load_data``."""
     train_images: int | None = None
@@ -65,7 +68,7 @@ class Recipe(Plan):
     space: Space = PAPER
     """The poses that the objective's attack searches; may be given as its text."""
     families_digest: str = ""
-    """SHA-256 of the code of one's own families in it; the recipe notes it."""
+    """SHA-256 of the code of one's own families in it, and in ``jitter``; the recipe notes it."""
     interpolation: Interpolation = "bilinear"
     """How poses are applied to images, see ``warp``."""
     view: int | None = None
@@ -135,7 +138,9 @@ class Recipe(Plan):
         shift = (4 if moves is None else 0) if self.max_shift is None else self.max_shift
         object.__setattr__(self, "max_shift", shift)
         if not self.families_digest:
-            object.__setattr__(self, "families_digest", self.space.chain.code_digest)
+            object.__setattr__(self, "families_digest", _code_of_families(self))
+        if not self.objective_digest:
+            object.__setattr__(self, "objective_digest", digest_of_code(self.objective))
         if self.cosine:
             object.__setattr__(self, "drops", ())
             object.__setattr__(self, "decay", 1.0)
@@ -295,6 +300,11 @@ _LEAST = {
 _PARTS = ("average", "smoothing", "mixup", "teacher_share")
 
 
+def _code_of_families(recipe: Recipe) -> str:
+    spaces = [recipe.space] + ([] if recipe.jitter is None else [recipe.jitter])
+    return digest_of_code(*(type(each) for space in spaces for each in space.chain.families))
+
+
 _MOST = sys.float_info.max
 _MOST_DROPS = 100
 
@@ -311,11 +321,6 @@ def _check_values(recipe: Recipe) -> None:
         raise ValueError("average=1 would keep the first weights for ever; give 0.999, say")
     if recipe.teacher_share and not recipe.teacher:
         raise ValueError("teacher_share needs a teacher, the folder of a run or zoo:DATASET/NAME")
-    if recipe.jitter is not None and recipe.jitter.chain.code_digest:
-        raise ValueError(
-            f"jitter is {recipe.jitter}, but takes families of this package alone: no recipe would "
-            "know whether the code of your own has changed"
-        )
     if recipe.is_locnet and recipe.softens_labels:
         raise ValueError("a LocNet has no labels that could be smoothed, mixed or taught")
     if len(recipe.drops) > _MOST_DROPS or not all(0 < drop <= 1 for drop in recipe.drops):
