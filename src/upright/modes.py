@@ -1,9 +1,13 @@
-"""How a model is asked without a trace: no statistics, no gradients of weights, no messages."""
+"""How a model is asked without a trace: no statistics, no gradients of weights, no messages.
+
+And how it is asked once about several batches, in whichever precision a caller's loop computes.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from types import MethodType
 from typing import Any
 
@@ -12,7 +16,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-__all__ = ["climbing", "evaluation_mode", "ordinary", "out_of_reach", "without_synchronisation"]
+__all__ = [
+    "climbing",
+    "evaluation_mode",
+    "joined",
+    "ordinary",
+    "out_of_reach",
+    "without_synchronisation",
+]
 
 
 @contextlib.contextmanager
@@ -52,9 +63,11 @@ def evaluation_mode(model: object) -> Iterator[None]:
 def out_of_reach(model: object) -> Iterator[None]:
     """Put the parameters of a module out of reach of gradients; and undo it.
 
-    A compiled network would compute their gradients beside those of the pose.
+    A compiled network would compute their gradients beside those of the pose. Sharded weights stay:
+    ``fully_shard`` would keep those it gathers meanwhile, without gradients, for the training pass.
     """
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    reachable = isinstance(model, nn.Module) and not _is_sharded(model)
+    weights = model.parameters() if isinstance(model, nn.Module) and reachable else ()
     parameters = [each for each in weights if each.requires_grad and not _is_inference(each)]
     try:
         for parameter in parameters:
@@ -85,6 +98,25 @@ def without_synchronisation(model: object) -> Iterator[None]:
             del wrapper.forward
             if forward is not None:
                 wrapper.forward = forward  # type: ignore[method-assign]
+
+
+def joined(batches: Sequence[Tensor]) -> Tensor:
+    """Put batches of one dtype one after another, in that dtype.
+
+    Autocast would bring them to a dtype of its own, and knows no way from one half precision to
+    the other.
+    """
+    if not torch.is_autocast_enabled(device := batches[0].device.type):
+        return torch.cat([*batches])
+    with torch.autocast(device, enabled=False):
+        return torch.cat([*batches])
+
+
+def _is_sharded(model: nn.Module) -> bool:
+    """Whether ``fully_shard`` has a part in it; where it was not imported, it has none."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    kind = getattr(fsdp, "FSDPModule", None)
+    return kind is not None and any(isinstance(part, kind) for part in model.modules())
 
 
 def _is_inference(parameter: nn.Parameter) -> bool:

@@ -127,9 +127,13 @@ def joined_ranks(
 ) -> Iterator[Ranks]:
     """Join the processes that ``torchrun`` started, or be alone where it did not.
 
-    On GPUs each process of a machine takes one of its own. ``patience`` is how long a rank waits
-    for another that neither answers nor dies.
+    Those that have joined already, as in a loop of one's own, stay joined. On GPUs each process of
+    a machine takes one of its own. ``patience`` is how long a rank waits for another that neither
+    answers nor dies.
     """
+    if not (joined := current_ranks()).alone:
+        yield joined
+        return
     # All three: other tools set one or two of them for reasons of their own.
     if not {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
         yield ALONE

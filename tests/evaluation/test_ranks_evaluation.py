@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from bar_images import bars, trained_network
 from rank_pool import FailedError, RankPool
@@ -168,3 +169,34 @@ def test_a_state_of_another_question_is_refused_on_all_ranks(
     evaluate(Machine(trained_network()), DATA, state=state, limit=5, **OPTIONS)
     for outcome in run(pool, state=state, limit=6):
         assert "belongs to another evaluation (other limit)" in str(outcome)
+
+
+def wrapped(ranks: Ranks, images: int, together: bool) -> list[float] | None:
+    """Evaluate in torch's wrapper, which sends buffers round: all ranks, or one by itself."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.LazyLinear(4))
+    network.double()
+    part = (DATA[0][:images], DATA[1][:images])
+    network(part[0][:2])
+    model = DistributedDataParallel(network)
+    model(part[0][:2]).sum().backward()  # after a step of training, as in a loop
+    if not (together or ranks.leads):
+        return None
+    found = evaluate(
+        model.eval(),
+        part,
+        attacks=[GridSearch((1, 1, 3)), SpatialPGD(steps=2)],
+        space=OPTIONS["space"],
+        only_accuracy=True,
+        ranks=ranks if together else Ranks(),
+    )
+    return [each.accuracy for each in found.attacks.values()]
+
+
+@pytest.mark.parametrize("images", [40, len(DATA[1])], ids=["one chunk", "more chunks than ranks"])
+def test_a_wrapped_network_is_asked_without_a_word_to_other_ranks(
+    pool: RankPool, images: int
+) -> None:
+    one, other = pool.run(wrapped, images, True)
+    alone, nothing = pool.run(wrapped, images, False)
+    assert one == other == alone != nothing

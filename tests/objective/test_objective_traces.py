@@ -173,3 +173,18 @@ def test_a_model_that_was_made_in_inference_mode_cannot_be_climbed() -> None:
     with pytest.raises(ValueError, match=r"s-pgd needs the gradient .*make it outside of that"):
         RegularizedLoss("AT(rob, S-PGD)")(model, IMAGES, LABELS)
     assert all(part.requires_grad for part in model.parameters())
+
+
+@pytest.mark.parametrize("text", ["KL(rob, Wo-2)", "L2(mix, S-PGD)", "ALP(nat, rnd)"])
+@pytest.mark.parametrize(("given", "inside"), [("float16", "bfloat16"), ("bfloat16", "float16")])
+def test_autocast_takes_images_in_the_other_half_precision(
+    text: str, given: str, inside: str
+) -> None:
+    """As a loader may give them; torch puts none of one beside one of the other."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
+    images, labels = torch.rand(4, 3, 4, 4).to(getattr(torch, given)), torch.arange(4)
+    with torch.autocast("cpu", getattr(torch, inside)):
+        terms = RegularizedLoss(text, "shift(1px)")(model, images, labels)
+    terms.total.backward()
+    assert all(part.grad is not None and part.grad.isfinite().all() for part in model.parameters())

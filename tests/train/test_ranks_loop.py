@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from rank_pool import RankPool
+from upright import evaluate
 from upright.objective import RegularizedLoss
-from upright.ranks import Ranks
+from upright.ranks import Ranks, current_ranks, joined_ranks
 
 CLASSES, STEPS = 4, 3
 
@@ -191,3 +193,55 @@ def test_a_generator_of_ones_own_is_not_replaced_by_that_of_another_rank(pool: R
         "rank, or give the loss no generator"
     ]
     assert not torch.isclose(one, other).any()
+
+
+def sharded(ranks: Ranks, text: str, measured: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """Losses, and the gradients of the last step, with sharded weights and with the wrapper."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    split = copy.deepcopy(plain)
+    fully_shard(split[1], mesh=(mesh := init_device_mesh("cpu", (ranks.size,))))
+    fully_shard(split, mesh=mesh)
+    found: list[list[Tensor]] = []
+    for model in (split, DistributedDataParallel(plain)):
+        loss, losses = RegularizedLoss(text), list[Tensor]()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(STEPS):
+            images, labels = batch(10 * step + ranks.rank)
+            if measured:
+                evaluate(model.eval(), (images, labels), attacks=["rnd"], only_accuracy=True)
+                model.train()
+            terms = loss(model, images, labels)
+            optimizer.zero_grad()
+            terms.total.backward()
+            optimizer.step()
+            losses.append(terms.total.detach())
+        for weight in model.parameters():
+            assert weight.grad is not None
+            whole = weight.grad.full_tensor() if isinstance(weight.grad, DTensor) else weight.grad
+            losses.append(whole.flatten())
+        found.append(losses)
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "measured"), [("AT(rob, Wo-3)", False), ("KL(rob, S-PGD)", False), ("std", True)]
+)
+def test_sharded_weights_have_the_gradients_of_whole_ones(
+    pool: RankPool, text: str, measured: bool
+) -> None:
+    for split, whole in pool.run(sharded, text, measured):
+        torch.testing.assert_close(split, whole, rtol=1e-5, atol=1e-6)
+
+
+def joined_again(ranks: Ranks) -> tuple[bool, bool]:
+    with joined_ranks() as joined:
+        same = joined == ranks
+    return same, current_ranks() == ranks  # still there for the loop that joined them
+
+
+def test_ranks_that_have_joined_already_are_those_that_are_joined(pool: RankPool) -> None:
+    assert pool.run(joined_again) == [(True, True), (True, True)]

@@ -26,7 +26,7 @@ from upright.evaluation.stream import Chunk, Data
 from upright.evaluation.time_limit import TimeLimit
 from upright.evaluation.visits import Visits
 from upright.fooled import FooledPoses
-from upright.modes import climbing, out_of_reach
+from upright.modes import climbing, out_of_reach, without_synchronisation
 from upright.pose import Pose
 from upright.ranks import ALONE, Ranks
 from upright.space import PAPER, Space
@@ -162,7 +162,12 @@ def examine(
     asked = question.for_state() | ({"oracle": True} if oracle is not None else {})
     kept = ranks.lead(lambda: files.load(asked, model))
     measured = State(kept.question, constants=kept.constants)
-    with _bar(progress, visits.count, question) as advance, climbing(), out_of_reach(model):
+    with (
+        _bar(progress, visits.count, question) as advance,
+        climbing(),
+        out_of_reach(model),
+        without_synchronisation(model),
+    ):
         examination = Examination(
             visits,
             Predictor(model, Room(batch_size or 0), advance),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from upright.attacks import CandidateSearch
 from upright.checks import Model
 from upright.logits import Asker
-from upright.modes import climbing, evaluation_mode, ordinary, without_synchronisation
+from upright.modes import climbing, evaluation_mode, joined, ordinary, without_synchronisation
 from upright.objective.criterion import (
     Criterion,
     accuracy_of,
@@ -231,5 +231,5 @@ def _answers(ask: Callable[[Tensor], Tensor], parts: list[Tensor]) -> tuple[Tens
     """Ask the model once; give the logits of each part."""
     if len(parts) == 1:
         return (ask(parts[0]),)
-    answers: tuple[Tensor, ...] = ask(torch.cat(parts)).split([*map(len, parts)])
+    answers: tuple[Tensor, ...] = ask(joined(parts)).split([*map(len, parts)])
     return answers

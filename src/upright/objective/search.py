@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from upright.attacks import CandidateSearch, Score, pick_worst
+from upright.modes import joined
 from upright.objective.criterion import Criterion, losses_of
 from upright.objective.product import Objective, Target
 from upright.penalties import penalties_of
@@ -114,7 +115,7 @@ class Search:
         moved = self.move(self.copies[rows], pose)
         asked = moved.flatten(0, -4)
         if with_originals:
-            answers = self.ask(torch.cat((self.seen, asked)))
+            answers = self.ask(joined((self.seen, asked)))
             self.originals, answers = answers.split((len(self.seen), len(asked)))
         else:
             answers = self.ask(asked)
