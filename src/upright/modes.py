@@ -106,7 +106,8 @@ def joined(batches: Sequence[Tensor]) -> Tensor:
     Autocast would bring them to a dtype of its own, and knows no way from one half precision to
     the other.
     """
-    if not torch.is_autocast_enabled(device := batches[0].device.type):
+    device = batches[0].device.type
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         return torch.cat([*batches])
     with torch.autocast(device, enabled=False):
         return torch.cat([*batches])

@@ -132,9 +132,9 @@ class TestDivergence:
         self, tmp_path: Path
     ) -> None:
         class Poisoned(nn.Linear):
-            """In the fourth pass the root of a distance of 0: its value is 0, its slope is nan."""
+            """In the fourth step the root of a distance of 0: its value is 0, its slope is nan."""
 
-            passes = 0
+            passes = -1  # a look at what it gives comes before the first step
 
             def forward(self, images: Tensor) -> Tensor:
                 self.passes += 1

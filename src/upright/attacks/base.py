@@ -25,6 +25,7 @@ __all__ = [
     "Score",
     "WorstCase",
     "attack_name",
+    "check_worst_case",
     "parse_attack",
     "pick_worst",
     "worse_of",
@@ -46,6 +47,15 @@ class WorstCase:
     score: Tensor
     forward_passes: int
     """Images sent through the model, all tries counted."""
+
+
+def check_worst_case(who: str, found: object) -> None:
+    """Check that it is one."""
+    if not isinstance(found, WorstCase):
+        raise ValueError(
+            f"{who} gives {type(found).__name__}; let it return a WorstCase of poses, their scores "
+            "and the number of forward passes"
+        )
 
 
 class Attack(abc.ABC):
@@ -89,7 +99,9 @@ class Attack(abc.ABC):
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> Pose:
         """Find the worst poses without their scores, which some attacks can do in fewer passes."""
-        return self.search(score, space, count, generator=generator).pose
+        found = self.search(score, space, count, generator=generator)
+        check_worst_case(f"search of {self}", found)
+        return found.pose
 
 
 class CandidateSearch(Attack):

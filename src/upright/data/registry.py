@@ -74,15 +74,8 @@ class _DataSet:
     def placeholder(self) -> str:
         return self.usage.partition(":")[2]
 
-    def __call__(self, request: Request) -> LabelledImages:
-        return self.read(request)
 
-    @property
-    def __wrapped__(self) -> Reader:
-        return self.read
-
-
-DATA_SETS: Registry[_DataSet] = Registry("data set")
+DATA_SETS: Registry[_DataSet] = Registry("data set", code_of=lambda known: known.read)
 """What answers requests, by the name before the colon."""
 
 
@@ -172,7 +165,13 @@ def _load(
     if not known.resizes and (resize is not None or center_crop is not None):
         able = ", ".join(form for form, other in DATA_SETS.items() if other.resizes)
         raise ValueError(f"{known.usage} has images of one size: resize and crop only {able}")
-    data = known(Request(location, split, limit, seed, resize, center_crop))
+    data = known.read(Request(location, split, limit, seed, resize, center_crop))
+    if not isinstance(data, LabelledImages):
+        raise ValueError(
+            f"{known.usage} gives a {type(data).__name__}; let its reader return LabelledImages"
+        )
+    if limit is not None and len(data) > limit:
+        data = data.head(limit)  # whose reader gives all of them whatever is asked
     if len(data) == limit and len(data.classes) > 1:
         warn_if_one_class(set(data.labels.unique().tolist()), len(data))
     return data

@@ -99,7 +99,7 @@ class Examination:
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
         still = self.question.space.zeros(1)
         first = _on_canvas(images, self.question)
-        _check_identity(first, still, self.question)
+        _check_families(first, self.space, self.question)
         look = WorstLoss(
             replace(self.predictor, advance=lambda _: None),  # shares the room
             first,
@@ -192,15 +192,25 @@ def _on_canvas(images: Tensor, question: Question) -> Tensor:
     return warp(images, Pose.zeros(1), fill=question.fill, canvas=question.canvas)
 
 
-def _check_identity(images: Tensor, still: Pose, question: Question) -> None:
-    """Check that families of a user's own leave images as they are at their zero."""
-    if not still.chain.code_digest:
+def _check_families(images: Tensor, space: Space, question: Question) -> None:
+    """Check what families of a user's own do to the first images: what all else relies on."""
+    chain = space.chain
+    if not chain.code_digest:
         return
-    seen = Resampling(question.fill, view=question.view)
-    if not seen(images, still).equal(seen(images, Pose.zeros(1))):
+    seen, names = Resampling(question.fill, view=question.view), " ".join(chain.names)
+    if not seen(images, space.zeros(1)).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
-            f"a zero pose of {' '.join(still.chain.names)} changes images, but zero must be the "
-            "identity, bit for bit: grids, draws and natural accuracy rely on it"
+            f"a zero pose of {names} changes images, but zero must be the identity, bit for bit: "
+            "grids, draws and natural accuracy rely on it"
+        )
+    images = torch.cat((images[:1], images[:1].flip(-1)))
+    poses = space.sample(2, generator=torch.Generator().manual_seed(0))
+    together = seen(images, poses)
+    alone = torch.cat([seen(images[i : i + 1], poses[i : i + 1]) for i in range(2)])
+    if not torch.allclose(together, alone, rtol=0, atol=1e-3, equal_nan=True):
+        raise ValueError(
+            f"{names} does something else to an image that comes alone, or comes again: let each "
+            "have its own pose, a column of which is values[..., 0], and draw nothing at random"
         )
 
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
+from upright.attacks.base import check_worst_case
+from upright.attacks.given import check_poses, is_ours
 from upright.pose import Pose
 from upright.space import Space
 
@@ -27,9 +29,9 @@ def candidates_of(
 ) -> Pose:
     """Let an attack list its poses for so many images."""
     poses = attack.candidates(space, count, generator=generator)
-    if not _is_ours(attack):
+    if not is_ours(attack):
         wide = 1 if attack.shared else count
-        _check_poses(f"candidates of {attack}", poses, space, f"(m, {wide})", (len(poses), wide))
+        check_poses(f"candidates of {attack}", poses, space, f"(m, {wide})", (len(poses), wide))
     return poses
 
 
@@ -38,14 +40,14 @@ def rounds_of(
 ) -> Rounds:
     """Let an attack begin to search for the worst pose of each of so many images."""
     rounds = attack.begin(space, count, generator=generator)
-    return rounds if _is_ours(attack) else _Watched(attack, rounds, space, count)
+    return rounds if is_ours(attack) else _Watched(attack, rounds, space, count)
 
 
 def found_by(
     attack: Attack, score: Score, space: Space, count: int, *, generator: torch.Generator
 ) -> WorstCase:
     """Let an attack search for the worst pose of each of so many images."""
-    if _is_ours(attack):
+    if is_ours(attack):
         return attack.search(score, space, count, generator=generator)
     said = _Said()
 
@@ -57,10 +59,6 @@ def found_by(
     found = attack.search(heard, space, count, generator=generator)
     _check_found(f"search of {attack}", found, space, count, said)
     return found
-
-
-def _is_ours(attack: Attack) -> bool:
-    return type(attack).__module__.startswith("upright.")
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,7 @@ class _Watched(Rounds):
         poses = self.rounds.propose()
         if poses is not None:
             shape = (len(poses), self.count)
-            _check_poses(
-                f"propose of {self.attack}", poses, self.space, f"(k, {self.count})", shape
-            )
+            check_poses(f"propose of {self.attack}", poses, self.space, f"(k, {self.count})", shape)
         return poses
 
     def learn(self, scores: Tensor) -> None:
@@ -121,26 +117,10 @@ class _Watched(Rounds):
 
 
 def _check_found(who: str, found: WorstCase, space: Space, count: int, said: _Said) -> None:
-    if not isinstance(found, WorstCase):
-        raise ValueError(
-            f"{who} gives {type(found).__name__}; let it return a WorstCase of poses, their scores "
-            "and the number of forward passes"
-        )
-    _check_poses(who, found.pose, space, f"({count},)", (count,))
+    check_worst_case(who, found)
+    check_poses(who, found.pose, space, f"({count},)", (count,))
     if not said.has(found.score):
         raise ValueError(
             f"{who} reports scores that `score` gave at no pose; let WorstCase have the values of "
             "`score` at its poses"
-        )
-
-
-def _check_poses(who: str, poses: Pose, space: Space, wanted: str, shape: tuple[int, ...]) -> None:
-    if tuple(poses.shape) != shape:
-        raise ValueError(f"{who} gives poses of shape {tuple(poses.shape)}, but {wanted} is asked")
-    inside = space.contains(poses)
-    if not inside.all():
-        outside = poses.like(poses.values[~inside])[0]
-        raise ValueError(
-            f"{who} gives {outside.in_words()}, which lies outside {space}; "
-            "space.project brings poses back"
         )

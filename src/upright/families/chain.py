@@ -68,7 +68,13 @@ class Stage:
         """Change the values of pixels by the one family of this stage."""
         (only,) = self.families
         assert isinstance(only, OfPixels)
+        before = None if images.is_inference() else images._version
         changed = only.apply(images, values)
+        if before is not None and images._version != before:
+            raise ValueError(
+                f"{only.name}.apply writes into the images that it is given, which are the user's; "
+                "let it return others, as images * factor does and images *= factor does not"
+            )
         if changed.ndim != images.ndim or changed.shape[-3:] != images.shape[-3:]:
             raise ValueError(
                 f"{only.name}.apply gave the shape {tuple(changed.shape)} for images of shape "

@@ -6,12 +6,15 @@ the first batch, and on a CPU in every one; shapes and dtypes always.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
 from upright import checks
+from upright.attacks.given import check_poses
 from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
+from upright.pose import Pose
+from upright.space import Space
 from upright.tracing import have_values
 
 __all__ = ["Ask", "Inspection"]
@@ -25,7 +28,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.is_first = True
-        self._looked_at_logits = False
+        self._looked_at_logits = self._looked_at_poses = False
 
     def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
@@ -44,6 +47,15 @@ class Inspection:
             return logits
 
         return asked
+
+    def look_at_poses(self, who: str, found: Iterable[Pose], space: Space, count: int) -> None:
+        """Look at what a search found, one pose for each of so many images."""
+        if not have_values():
+            return
+        for pose in found:
+            if not self._looked_at_poses or pose.values.device.type == "cpu":
+                check_poses(f"search of {who}", pose, space, f"({count},)", (count,))
+        self._looked_at_poses = True
 
     def end(self, penalty: Tensor | None) -> None:
         """Look at the penalty of a batch whose logits were looked at, and are numbers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.attacks import CandidateSearch
+from upright.attacks.given import is_ours
 from upright.checks import Model
 from upright.logits import Asker
 from upright.modes import climbing, evaluation_mode, joined, ordinary, without_synchronisation
@@ -127,6 +128,7 @@ class RegularizedLoss(nn.Module):
             labels = labels.long()
         searched = model if search_model is None else search_model
         poses = self._search(ask, searched, images, labels)
+        self._look_at(poses.values(), images)
         different = list({id(pose): pose for pose in poses.values()}.values())
         copies = repeated(images, objective.draws)
         parts = [self._seen(images)] if objective.sees_originals else []
@@ -157,13 +159,21 @@ class RegularizedLoss(nn.Module):
         """What the model sees of images as they are."""
         return Window.of(images, self.resampling.view).cut(images)
 
+    def _space_of(self, images: Tensor) -> Space:
+        return self.space.in_pixels(*Window.of(images, self.resampling.view).size)
+
+    def _look_at(self, poses: Iterable[Pose], images: Tensor) -> None:
+        """Look at what an attack of a user's own found."""
+        attack, count = self.objective.attack, self.objective.draws * len(images)
+        if self._inspection is not None and attack is not None and not is_ours(attack):
+            self._inspection.look_at_poses(str(attack), poses, self._space_of(images), count)
+
     def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""
         attack, targets = self.objective.attack, self.objective.targets
         if attack is None or not targets:
             return {}
-        space = self.space.in_pixels(*Window.of(images, self.resampling.view).size)
-        generator = self.draws.next(images.device)
+        space, generator = self._space_of(images), self.draws.next(images.device)
         if self.objective.single_try:
             assert isinstance(attack, CandidateSearch)
             count = self.objective.draws * len(images)

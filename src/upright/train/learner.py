@@ -27,7 +27,14 @@ from upright.seeds import seed_for
 from upright.train.average import Average
 from upright.train.batches import Batches, augmented_rows, check_cutout, mixing_shares
 from upright.train.global_norm import with_global_norms
-from upright.train.network import build, check_outputs, is_brought, model_tensors, restore_tensors
+from upright.train.network import (
+    build,
+    check_outputs,
+    is_brought,
+    model_tensors,
+    own_code_digest,
+    restore_tensors,
+)
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
 from upright.train.parallel import OfPart, average_buffers, batch_part, synchronised
 from upright.train.pretrained import start_from_pretrained
@@ -105,7 +112,7 @@ class Learner:
             outputs = len(recipe.outputs(data.classes))
             self.fresh = start_from_pretrained(self.model, recipe, outputs)
         self.model.to(device)
-        if is_brought(recipe.model):
+        if is_brought(recipe.model) or own_code_digest(recipe.model):
             check_outputs(self.model, recipe, data, device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from upright.data import LabelledImages
 from upright.factories import FILE, MODULE, Offer, code_digest, digest_of_code, find_factory
@@ -69,18 +70,20 @@ def own_code_digest(model: str) -> str:
 def build(model: str, *, classes: int, channels: int) -> nn.Module:
     """Build a recipe's network, with fresh weights."""
     factory = find_factory(model, kinds=network_forms()) if is_own_code(model) else None
-    if factory is None:
-        return build_network(model, classes=classes, channels=channels)
-    if isinstance(factory.value, nn.Module):
+    if factory is not None and isinstance(factory.value, nn.Module):
         raise ValueError(
             f"{model} is a network that is made already; name its class, or a function that makes "
             "it, so that the seed determines its weights"
         )
-    network = factory.make(
-        # The usual name behind **kwargs: torchvision's and timm's.
-        Offer(classes, _CLASSES, in_kwargs="num_classes"),
-        Offer(channels, _CHANNELS),
-    )
+    network: object
+    if factory is None:
+        network = build_network(model, classes=classes, channels=channels)
+    else:
+        network = factory.make(
+            # The usual name behind **kwargs: torchvision's and timm's.
+            Offer(classes, _CLASSES, in_kwargs="num_classes"),
+            Offer(channels, _CHANNELS),
+        )
     if not isinstance(network, nn.Module):
         raise ValueError(
             f"{model} gives a {type(network).__name__}, which has no weights to train; give an "
@@ -92,12 +95,18 @@ def build(model: str, *, classes: int, channels: int) -> nn.Module:
 def check_outputs(
     network: nn.Module, recipe: Recipe, data: LabelledImages, device: torch.device
 ) -> None:
-    """Check, by one image, that a network takes images of this size, and has all outputs."""
+    """Check, by one image, that a network takes images of this size, and has all outputs.
+
+    What it counts, it counts from the first step on.
+    """
     classes = len(recipe.outputs(data.classes))
     image = data.head(1).as_float().to(device)
     seen = Window.of(image, recipe.view).cut(image)
+    buffers = [(each, each.clone()) for each in network.buffers() if not is_lazy(each)]
     with torch.no_grad(), _taking(recipe.model, seen):
         logits = ask(network.eval(), seen)
+        for buffer, before in buffers:
+            buffer.copy_(before)
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "

@@ -1,0 +1,26 @@
+"""Poses that an attack gives, which are looked at where the attack is not this package's."""
+
+from __future__ import annotations
+
+from upright.pose import Pose
+from upright.space import Space
+
+__all__ = ["check_poses", "is_ours"]
+
+
+def is_ours(attack: object) -> bool:
+    """Whether an attack comes with this package, whose tests have looked at it."""
+    return type(attack).__module__.startswith("upright.")
+
+
+def check_poses(who: str, poses: Pose, space: Space, wanted: str, shape: tuple[int, ...]) -> None:
+    """Check that poses have the shape that is wanted, and lie in the space."""
+    if tuple(poses.shape) != shape:
+        raise ValueError(f"{who} gives poses of shape {tuple(poses.shape)}, but {wanted} is asked")
+    inside = space.contains(poses)
+    if not inside.all():
+        outside = poses.like(poses.values[~inside])[0]
+        raise ValueError(
+            f"{who} gives {outside.in_words()}, which lies outside {space}; "
+            "space.project brings poses back"
+        )
