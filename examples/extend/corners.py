@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import torch
 
-from upright import CandidateSearch, Pose, Space
-from upright.attacks import attack_name
+from upright.attacks import CandidateSearch, attack_name
+from upright.pose import Pose
+from upright.space import Space
 
 __all__ = ["CornerSearch"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from upright import Attack, Score, Space, WorstCase
-from upright.attacks import attack_name
+from upright.attacks import Attack, Score, WorstCase, attack_name
+from upright.space import Space
 
 __all__ = ["HillClimb"]
 

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from upright import Preprocess
-from upright.sources import Pretrained, model_source
+from upright.sources import Preprocess, Pretrained, model_source
 
 
 @model_source("linear:FILE.npz", r"linear:(.+)", prefix=True, about="weights, bias and names")

@@ -17,6 +17,7 @@ from upright import SuspiciousInput
 from upright.data import LabelledImages, data_names, data_set, has_parts, load_data
 from upright.data.folder import read_folder
 from upright.data.npz import read_npz
+from upright.data.registry import DATA_SETS
 
 Pixels = NDArray[np.uint8]
 
@@ -447,3 +448,16 @@ def test_a_wrong_split_or_limit_is_refused() -> None:
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(ValueError, match="another data set is called 'glyphs'"):
         data_set("glyphs")(lambda _: LabelledImages(IMAGES, LABELS, ("a", "b")))
+
+
+def test_a_reader_that_gives_all_whatever_is_asked_gives_no_more_than_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DATA_SETS, "_entries", dict(DATA_SETS._entries))
+    all_of_them = load_data("glyphs", limit=30)
+    data_set("all-of-them")(lambda _: all_of_them)
+    assert load_data("all-of-them", limit=7).labels.equal(all_of_them.labels[:7])
+    assert len(load_data("all-of-them")) == 30
+    data_set("a-tuple")(lambda _: (all_of_them.images, all_of_them.labels))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="a-tuple gives a tuple; let its reader return Labelled"):
+        load_data("a-tuple")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from tiny_runs import Call, colours, newest, save_as_npz
+from tiny_runs import Call, colours, newest, save_as_npz, tiny_recipe
 from upright import SuspiciousInput
 from upright.data import load_data
 from upright.factories import code_digest
 from upright.measure.measured import digests_of
+from upright.models import network
+from upright.models.registry import NETWORKS
 from upright.record_files import read
 from upright.train import Recipe, load_network, train, train_together
 from upright.train.network import build
@@ -280,3 +283,19 @@ def test_a_file_is_digested_without_being_run(tmp_path: Path) -> None:
     code = "raise SystemExit('was run')"
     (tmp_path / "own.py").write_text(code)
     assert code_digest(f"{tmp_path / 'own.py'}:make") == hashlib.sha256(code.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda **_: nn.Sequential(nn.Flatten(), nn.Linear(192, 7)), "gives 7 outputs, but 3 are"),
+        (lambda **_: lambda images: images, "gives a function, which has no weights to train"),
+    ],
+)
+def test_a_network_by_a_name_of_one_s_own_is_looked_at_as_a_file_s_is(
+    build: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
+    network("own-by-name", "own-by-name")(build)
+    with pytest.raises(ValueError, match=f"own-by-name {message}"):
+        train(tiny_recipe(model="own-by-name"), tmp_path / "run", data=colours())

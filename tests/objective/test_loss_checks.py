@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import upright
 from noting_model import CLASSES, IMAGES, LABELS, SEARCHES, NotingModel
-from upright import Normalised, SuspiciousInput, evaluate
-from upright.objective import LossTerms, RegularizedLoss
+from upright import Attack, Normalised, Score, Space, SuspiciousInput, WorstCase, evaluate
+from upright.objective import LossTerms, Objective, RegularizedLoss
 
 EVERY = ["std", "std*", *SEARCHES, "ALP(nat, grid-2x1x2)"]
 
@@ -320,3 +320,45 @@ def test_a_loss_that_has_asked_may_be_saved_whole() -> None:
     twin = pickle.loads(pickle.dumps(loss))
     model = NotingModel().double().eval()
     assert twin(model, IMAGES, LABELS).total == loss(model, IMAGES, LABELS).total
+
+
+class Wandering(Attack):
+    """Gives poses out of the box, of another shape, or none at all."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return "wandering"
+
+    @property
+    def passes_per_image(self) -> int:
+        return 1
+
+    def search(
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        poses = space.sample(count, generator=generator)
+        if self.fault == "tuple":
+            return poses, score(poses)  # type: ignore[return-value]
+        if self.fault == "far":
+            poses = poses.like(3 * poses.values.abs() + 3)
+        return WorstCase(poses[:-1] if self.fault == "few" else poses, score(poses), count)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("far", r"search of wandering gives dx .*, which lies outside .*; space\.project"),
+        ("few", r"gives poses of shape \(3,\), but \(4,\) is asked"),
+        ("tuple", "search of wandering gives tuple; let it return a WorstCase"),
+    ],
+)
+def test_an_attack_of_one_s_own_is_looked_at_in_training_too(fault: str, message: str) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
+    images, labels = torch.rand(4, 3, 4, 4), torch.arange(4)
+    loss = RegularizedLoss(Objective(batch="rob", attack=Wandering(fault)), "shift(1px)")
+    with pytest.raises(ValueError, match=message):
+        loss(model, images, labels)
+    good = RegularizedLoss(Objective(batch="rob", attack=Wandering("")), "shift(1px)")
+    assert good(model, images, labels).total.isfinite()

@@ -1,4 +1,10 @@
-"""Searches for the worst pose: one file for each attack."""
+"""Searches for the worst pose: one file for each attack.
+
+Every module here is imported below, so a new file needs to be named nowhere.
+"""
+
+import pkgutil
+from importlib import import_module
 
 from upright.attacks.base import (
     ATTACKS,
@@ -40,3 +46,6 @@ __all__ = [
     "usual_grid",
     "worse_of",
 ]
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

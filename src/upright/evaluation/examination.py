@@ -203,7 +203,7 @@ def _check_families(images: Tensor, space: Space, question: Question) -> None:
             f"a zero pose of {names} changes images, but zero must be the identity, bit for bit: "
             "grids, draws and natural accuracy rely on it"
         )
-    images = torch.cat((images[:1], images[:1].flip(-1)))
+    images = torch.cat((images[:1], images[:1].flip(-1) / 2))
     poses = space.sample(2, generator=torch.Generator().manual_seed(0))
     together = seen(images, poses)
     alone = torch.cat([seen(images[i : i + 1], poses[i : i + 1]) for i in range(2)])
