@@ -18,6 +18,7 @@ from upright.attacks import ATTACKS, attack_name
 from upright.cli import main
 from upright.data.known import KNOWN
 from upright.data.registry import DATA_SETS, data_set
+from upright.factories import run_file
 from upright.families import FAMILIES
 from upright.models import NETWORKS, network, network_forms
 from upright.registry import Registry, UnknownNameError, similar_names
@@ -141,6 +142,24 @@ class TestTwice:
         tools.register("saw")(loaded("def saw(): return 1", module="upright.saw"))
         with pytest.raises(ValueError, match="another tool is called 'saw'"):
             tools.register("saw")(loaded("def saw(): return 2"))
+
+    def test_a_function_of_another_file_is_other_code_whatever_it_is_called(
+        self, tmp_path: Path
+    ) -> None:
+        tools: Registry[Callable[[], int]] = Registry("tool")
+
+        def register(folder: str, text: str) -> None:
+            (file := tmp_path / folder / "saws.py").parent.mkdir(exist_ok=True)
+            file.write_text(text)
+            tools.register("saw")(run_file(str(file)).saw)
+
+        register("one", "def saw(): return 1")
+        register("one", "def saw(): return 2  # edited")
+        register("two", "def saw(): return 2  # edited")  # a copy
+        assert tools.find("saw").value() == 2
+        with pytest.raises(ValueError, match="another tool is called 'saw'"):
+            register("three", "def saw(): return 3")
+        assert tools.find("saw").value() == 2
 
     def test_equal_values_are_not_the_same_code(self) -> None:
         weights: Registry[tuple[float, str]] = Registry("penalty")

@@ -18,6 +18,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 __all__ = ["Found", "Registered", "Registry", "UnknownNameError", "similar_names"]
@@ -165,7 +166,7 @@ class Registry(Mapping[str, T], Generic[T]):
             if known.form == entry.form or known.pattern == entry.pattern
         ]
         for known in alike:
-            if _code(self._code_of(known.value)) != _code(self._code_of(entry.value)):
+            if not _is_again(self._code_of(known.value), self._code_of(entry.value)):
                 raise ValueError(
                     f"another {self.kind} is called {known.form!r}: choose another name"
                 )
@@ -184,10 +185,28 @@ def similar_names(name: str, names: Iterable[str], *, most: int = 1) -> list[str
     return [spelled[each] for each in difflib.get_close_matches(name.lower(), spelled, most, 0.5)]
 
 
-def _code(value: object) -> object:
-    """What tells code from other code, but not from itself where its file is loaded again."""
-    code = inspect.unwrap(value) if callable(value) else value
-    name, module = getattr(code, "__qualname__", None), getattr(code, "__module__", None) or ""
-    if name is None:
-        return id(code)
-    return name, module if module.startswith(f"{__package__}.") else ""
+def _is_again(known: object, value: object) -> bool:
+    """Whether code is other code whose file, or cell of a notebook, is loaded again."""
+    one, other = (inspect.unwrap(each) if callable(each) else each for each in (known, value))
+    if not hasattr(other, "__qualname__"):
+        return one is other
+    if _called(one) != _called(other):
+        return False
+    first, second = _file(one), _file(other)
+    # What was typed in has no file, and is told by its name alone.
+    return not (first and second) or first == second or first.read_bytes() == second.read_bytes()
+
+
+def _called(code: object) -> tuple[object, str]:
+    """What code is called; that of this package with its module."""
+    module = getattr(code, "__module__", None) or ""
+    is_ours = module.startswith(f"{__package__}.")
+    return getattr(code, "__qualname__", None), module if is_ours else ""
+
+
+def _file(code: object) -> Path | None:
+    try:
+        file = Path(inspect.getsourcefile(code) or "").resolve()  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return None
+    return file if file.is_file() else None

@@ -70,8 +70,8 @@ def run_page(page: Path, given: Mapping[str, object] | None = None) -> None:
         printed: str | None = None
         for block in blocks(page):
             if block.language == "python":
-                # Line numbers of an error are then those of the page.
-                code = compile("\n" * block.line + block.code, str(page), "exec")
+                # Line numbers of an error are then those of the page, which is no file of code.
+                code = compile("\n" * block.line + block.code, f"<{page}>", "exec")
                 printed = _run(code, names) if block.runs else None
             elif block.is_output:
                 assert printed is not None, f"{page}:{block.line}: nothing was run before this"
