@@ -20,12 +20,13 @@ import torch
 
 from upright.evaluation import Question
 from upright.families import FAMILIES, Chain
-from upright.measure import FinishedRun, Loaded, load, measure
+from upright.measure import Loaded, load, measure
 from upright.objective import parse_objective
 from upright.paper import with_reported
 from upright.record_files import append, read
 from upright.records import Record
 from upright.report.sections import fill_sections
+from upright.sources import load_pretrained
 from upright.space import PAPER, Space
 from upright.train import Recipe, train_together
 
@@ -75,11 +76,12 @@ def recipes(options: argparse.Namespace) -> dict[Path, Recipe]:
 
 def measure_all(model: str, questions: Sequence[Question], options: argparse.Namespace) -> None:
     """Evaluate a model under each space, and record what has not been yet."""
-    run = FinishedRun.of_model(model)
+    found = load_pretrained(model).finished
+    assert found is not None
+    run = found()
     known = {_question(record) for record in _records(options.results)}
     loaded: Loaded | None = None
     for question in questions:
-        assert run is not None
         if (run.plan.hash, str(question.space), _attack(question)) in known:
             continue
         asked = replace(

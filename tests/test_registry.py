@@ -168,6 +168,16 @@ class TestTwice:
             weights.register("AT")((1.0, "made " + str(1)))
 
     @pytest.mark.usefixtures("alone")
+    def test_a_network_of_this_package_is_taken_before_any_was_asked_for(self) -> None:
+        code = (
+            "from upright.models import network\n"
+            "try: network('mine-K', r'convnet([0-9.]*)')(lambda *_, **__: None)\n"
+            "except ValueError as error: print(error)"
+        )
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert found.stdout.startswith("another network is called 'convnet"), found.stderr
+
+    @pytest.mark.usefixtures("alone")
     def test_a_data_set_whose_place_is_new_is_still_taken(self) -> None:
         with pytest.raises(ValueError, match="another data set is called 'npz:FILE'"):
             data_set("npz:PLACE")(lambda _: pytest.fail("not to be asked"))

@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -142,6 +143,7 @@ def _own_code(held: object) -> Iterator[type | FunctionType]:
                 yield from _own_code([getattr(held, field.name) for field in fields(held)])
 
 
+@cache  # recipes are read by the thousand, and this looks at files
 def _is_own(code: type | FunctionType) -> bool:
     if code.__module__.partition(".")[0] == __package__:
         return False

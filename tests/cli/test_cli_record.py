@@ -260,11 +260,15 @@ def test_a_record_says_which_variant_of_a_known_set_was_measured_and_in_which_or
 def test_only_a_finished_run_is_recorded(tmp_path, run, upright_evaluate):
     Path("empty").mkdir()
     unfinished = RunDirectory.create(
-        tmp_path / "unfinished", run.recipe, classes=("a",), channels=3, resume=False
+        tmp_path / "unfinished",
+        run.recipe,
+        classes=RunDirectory.open(run.path).classes,
+        channels=3,
+        resume=False,
     )
     for model, message in (
         ("empty", "empty is not a run directory"),
-        ("unfinished", "unfinished cannot be recorded: it is at step 0 of 3; finish it with"),
+        ("unfinished", "unfinished has no checkpoint yet; train it first"),
     ):
         code, err = upright_evaluate(model, *OPTIONS)
         assert err.startswith(f"upright: error: {message}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -461,3 +462,20 @@ def test_a_reader_that_gives_all_whatever_is_asked_gives_no_more_than_that(
     data_set("a-tuple")(lambda _: (all_of_them.images, all_of_them.labels))  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="a-tuple gives a tuple; let its reader return Labelled"):
         load_data("a-tuple")
+
+
+@pytest.mark.parametrize(
+    ("labels", "doubted"), [([1, 2, 3, 3], True), ([0, 1, 2, 3], False), ([1, 1, 3, 3], False)]
+)
+def test_labels_that_are_numbered_from_1_are_doubted(
+    labels: list[int], doubted: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.npz"
+    np.savez(path, images=np.zeros((4, 8, 8, 3), np.uint8), labels=np.array(labels))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_npz(path)
+    told = [str(each.message) for each in caught]
+    assert told == (
+        [f"{path}: labels run from 1 to 3, so class 0 has no image; number from 0"] * doubted
+    )

@@ -148,10 +148,9 @@ def test_torchs_criterion_without_options_changes_no_bit(text: str) -> None:
     [
         (F.cross_entropy, r"\(\)"),
         (nn.MultiMarginLoss(), r"\(\)"),
-        (lambda logits, _: logits, r"\(3, 5\)"),
         (lambda *_: 1.0, "float"),
     ],
-    ids=["mean", "module", "matrix", "number"],
+    ids=["mean", "module", "number"],
 )
 def test_a_criterion_that_gives_no_loss_for_each_image_is_refused(
     criterion: Any, gave: str
@@ -161,6 +160,11 @@ def test_a_criterion_that_gives_no_loss_for_each_image_is_refused(
         match=rf"one loss for each of 3 images, but gave {gave}; give it reduction='none'",
     ):
         RegularizedLoss("std", criterion=criterion)(NotingModel(), IMAGES, LABELS)
+
+
+def test_a_criterion_that_gives_a_loss_for_each_class_is_told_what_it_has_not_done() -> None:
+    with pytest.raises(ValueError, match=r"gave \(3, 5\); take the mean or the sum over classes"):
+        RegularizedLoss("std", criterion=lambda logits, _: logits)(NotingModel(), IMAGES, LABELS)
 
 
 @pytest.mark.parametrize("text", ["std", "KL(rob, Wo-2)"])

@@ -228,10 +228,16 @@ def test_evaluate_and_oracle_record_the_two_runs(upright):
     [
         (
             ("evaluate", "stn-plus:cls,cls", *DATA),
-            "std* finds no poses; a LocNet has to come first",
+            "cls was trained with std*, which finds no poses; name a run of LocNet(black) or",
         ),
-        (("evaluate", "stn-plus:loc,loc", *DATA), "LocNet(reflection) finds no classes; name a"),
-        (("evaluate", "stn-plus:loc,gone", *DATA), "two networks are recorded together by the"),
+        (
+            ("evaluate", "stn-plus:loc,loc", *DATA),
+            "loc is a LocNet, which finds poses and no classes; name it together with",
+        ),
+        (
+            ("evaluate", "stn-plus:loc,gone", *DATA),
+            "there is no such folder, and no model is called",
+        ),
         (("oracle", "loc", "models.py:make", *DATA), "two networks are recorded together by the"),
         (
             ("evaluate", "stn-plus:loc", *DATA),

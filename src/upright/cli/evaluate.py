@@ -39,7 +39,6 @@ from upright.measure import (
     check_can_save,
     choose_shown,
     doubts,
-    is_run,
     load,
     measure,
     notes,
@@ -305,8 +304,6 @@ class Evaluate:
 
     def _check(self, question: Question) -> None:
         """Say what is wrong before the model is loaded."""
-        if self.name is not None and is_run(self.model):
-            raise ValueError(f"{self.model} is called by its recipe; leave out --name")
         if self.details and self.json is None:
             raise ValueError("--details go to the JSON file; add --json FILE")
         TimeLimit.of_minutes(self.minutes)

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from upright.callers import warn_caller
+from upright.checks import SuspiciousInput
 from upright.data.images import LabelledImages
 from upright.data.packed import PackedArray, check_packing
 from upright.data.registry import Request, Split, data_set
@@ -140,6 +142,9 @@ def _check_labels(path: Path, labels: NDArray[Any]) -> None:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= _MOST_CLASSES:
         raise ValueError(f"{path}: labels run from {low} to {high}; number the classes from 0")
+    if low == 1 < high == len(np.unique(labels)):
+        message = f"{path}: labels run from 1 to {high}, so class 0 has no image; number from 0"
+        warn_caller(message, SuspiciousInput)
 
 
 def _channels_first(path: Path, images: NDArray[Any]) -> NDArray[Any]:

@@ -6,6 +6,7 @@ from upright.measure.guest import Guest
 from upright.measure.measured import (
     Loaded,
     Measured,
+    Subject,
     load,
     load_images,
     measure,
@@ -15,8 +16,8 @@ from upright.measure.measured import (
 from upright.measure.oracle import measure_oracle
 from upright.measure.run import measure_run
 from upright.measure.save import check_can_save, choose_shown, save_answers
-from upright.measure.subject import FinishedRun, Subject, is_run
 from upright.measure.to_zoo import add_to_zoo
+from upright.train import FinishedRun
 
 __all__ = [
     "FinishedRun",
@@ -29,7 +30,6 @@ __all__ = [
     "check_can_save",
     "choose_shown",
     "doubts",
-    "is_run",
     "load",
     "load_images",
     "measure",

@@ -19,14 +19,13 @@ from upright.checks import Model
 from upright.evaluation.oracle import oracle_in
 from upright.identity import FromFile, Identity, file_digest
 from upright.later import later_defaults, without_defaults
-from upright.measure.subject import Subject
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 
 __all__ = ["Guest", "guest_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guest(Subject):
+class Guest:
     """A model by the name that tables have for it, from where it came, with which weights."""
 
     name: str
@@ -69,7 +68,18 @@ class Guest(Subject):
     def _fields(self) -> dict[str, Any]:
         return without_defaults(asdict(self), _LATER)
 
+    @property
+    def is_oracle(self) -> bool:
+        """Whether it reads the attack's own pose: one that does is no guest."""
+        return False
+
+    @property
+    def packed(self) -> bool:
+        """Whether its weights were rounded after training, as far as anybody knows."""
+        return False
+
     def told(self) -> dict[str, Any]:
+        """Give the fields of a record that tell who was evaluated."""
         return {
             "method": self.name,
             "model": self.source,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -22,18 +23,18 @@ from upright.identity import is_from_file
 from upright.measure.as_asked import as_asked
 from upright.measure.classes import are_in_order, first_image, in_model_order, logits_as_asked
 from upright.measure.guest import Guest
-from upright.measure.subject import FinishedRun, Subject
 from upright.origin import origin_on
 from upright.ranks import ALONE, Ranks
 from upright.records import Record
-from upright.sources import Trained, load_pretrained, trained_as
+from upright.sources import Trained, load_pretrained
 from upright.sources.blame import blaming
 from upright.sources.preprocess import AS_IT_IS, Preprocess
-from upright.train import Plan, Recipe
+from upright.train import FinishedRun, Plan, Recipe
 
 __all__ = [
     "Loaded",
     "Measured",
+    "Subject",
     "digests_of",
     "load",
     "load_images",
@@ -41,6 +42,10 @@ __all__ = [
     "question_of_run",
     "record_of",
 ]
+
+
+Subject: TypeAlias = FinishedRun | Guest
+"""Who is measured, as records tell it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,14 +98,15 @@ def load(
         preprocess: what is told of how the model takes images and answers.
         classes: the names of the model's outputs; without, those that its source knows.
     """
-    trained = trained_as(model)
-    if preprocess.as_json() and trained:
+    has_parts(data)  # a name or a place that is wrong is said before a model is fetched
+    found = load_pretrained(model, device=device)
+    if preprocess.as_json() and found.trained:
         raise ValueError(
             f"{model} was trained here, and has its preprocessing inside; leave out what is told"
         )
-    run = FinishedRun.of_model(model) if recorded else None
-    has_parts(data)  # a name or a place that is wrong is said before a model is fetched
-    found = load_pretrained(model, device=device)
+    if called is not None and found.finished is not None:
+        raise ValueError(f"{model} is called by its recipe; leave out --name")
+    run = None if found.finished is None or not recorded else found.finished()
     if question.precision != "float32" and not found.in_torch:
         raise ValueError(
             f"{model} is computed as its file says, and not in {question.precision}; leave out "
@@ -117,8 +123,8 @@ def load(
     if recorded and run is None:
         as_given = found.model(device=device) if preprocess.as_json() else network
         guest = Guest.of(as_given, model, name=called, told=preprocess)
-    if trained:
-        question = _as_trained(question, trained[0].recipe, resizes=can_resize(data))
+    if found.trained:
+        question = _as_trained(question, found.trained[0].recipe, resizes=can_resize(data))
     question = _in_usual_size(question, data, whole)
     images = load_images(question, data)
     image = first_image(images, question, device)
@@ -134,7 +140,7 @@ def load(
         data_name=data,
         question=question,
         device=device,
-        trained=trained,
+        trained=found.trained,
         preprocess=whole,
         outputs=outputs,
         in_order=can_resize(data) and are_in_order(images, labelled, names),

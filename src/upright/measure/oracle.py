@@ -9,9 +9,8 @@ import torch
 
 from upright.evaluation import Oracle, Question
 from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
-from upright.measure.subject import FinishedRun
 from upright.sources import load_locator, load_model
-from upright.train import RunDirectory
+from upright.train import FinishedRun, RunDirectory
 
 __all__ = ["measure_oracle"]
 

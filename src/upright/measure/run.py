@@ -13,8 +13,7 @@ import torch
 from upright.checks import Model
 from upright.evaluation import Precision, Question
 from upright.measure.measured import Loaded, Measured, load_images, measure, question_of_run
-from upright.measure.subject import FinishedRun
-from upright.train import Plan
+from upright.train import FinishedRun, Plan
 
 __all__ = ["evaluation_precision", "measure_run", "questions_of", "state_name"]
 

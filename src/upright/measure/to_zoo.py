@@ -15,9 +15,8 @@ import torch
 from upright.data.known import KNOWN
 from upright.evaluation import Precision, Question
 from upright.measure.run import measure_run
-from upright.measure.subject import FinishedRun
 from upright.records import Record
-from upright.train import RunDirectory, load_network
+from upright.train import FinishedRun, RunDirectory, load_network
 from upright.train.network import is_brought
 from upright.window import Window
 from upright.zoo import Card, Entry, entry_name, pack, unpack

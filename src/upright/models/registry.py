@@ -33,7 +33,13 @@ def network(form: str, pattern: str, *, about: str = "") -> Callable[[Build], Bu
     maps float images in [0, 1] to logits: normalisation is its own business. ``form`` is how
     messages and help write the name, ``about`` what help says of it.
     """
-    return NETWORKS.register(form, pattern, about=about)
+
+    def register(build: Build) -> Build:
+        if not build.__module__.startswith("upright."):
+            _import_all()  # so that a name of this package's is taken already
+        return NETWORKS.register(form, pattern, about=about)(build)
+
+    return register
 
 
 def build_network(name: str, *, classes: int = 10, channels: int = 3) -> nn.Module:

@@ -85,9 +85,14 @@ def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
     losses = _asked(criterion, flat, labels.flatten(0, tries))
     if not isinstance(losses, Tensor) or losses.shape != flat.shape[:1]:
         shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        each = isinstance(losses, Tensor) and losses.shape == flat.shape
         raise ValueError(
             f"the criterion must give one loss for each of {len(flat)} images, but gave {shape}; "
-            "give it reduction='none', or wrap it in a function that does"
+            + (
+                "take the mean or the sum over classes, in a function of logits and labels"
+                if each
+                else "give it reduction='none', or wrap it in a function that does"
+            )
         )
     return losses.reshape(logits.shape[:-1])
 

@@ -8,9 +8,8 @@ import pkgutil
 from importlib import import_module
 
 from upright.sources.preprocess import Preprocess
-from upright.sources.pretrained import Pretrained
+from upright.sources.pretrained import Pretrained, Trained
 from upright.sources.registry import load_model, load_pretrained, model_names, model_source
-from upright.sources.trained import Trained, trained_as
 from upright.train.two_stage import StnPlus, load_locator
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "load_pretrained",
     "model_names",
     "model_source",
-    "trained_as",
 ]
 
 for _module in pkgutil.iter_modules(__path__):

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -16,17 +16,13 @@ from upright.ensemble import ensemble
 from upright.sources.preprocess import Preprocess
 from upright.sources.pretrained import Pretrained
 from upright.sources.registry import load_pretrained, model_source
+from upright.train import FinishedRun
 from upright.tta import Averaging
 
-__all__ = ["AVERAGED", "MEAN", "load_averaged", "load_mean", "names_in_mean"]
-
-AVERAGED = re.compile(r"tta-([^:]*):(.+)")
-"""Its name, and in it the averaging and the name of the other model."""
-MEAN = re.compile(r"mean:(.+)")
-"""Its name, and in it those of the other models, with commas between them."""
+__all__ = ["load_averaged", "load_mean"]
 
 
-def names_in_mean(names: str) -> list[str]:
+def _names_in_mean(names: str) -> list[str]:
     """The names of the models of a mean."""
     found = [name.strip() for name in names.split(",")]
     if len(found) < 2 or not all(found):
@@ -39,7 +35,7 @@ def names_in_mean(names: str) -> list[str]:
 
 @model_source(
     "tta-10:MODEL, tta-grid-3x3x5:MODEL or tta-mirror:MODEL",
-    AVERAGED.pattern,
+    r"tta-([^:]*):(.+)",
     prefix=True,
     about="logits averaged over 10 random poses of the paper's space, over a grid (of another "
     "space after an @, as in tta-grid-3x3@shift(1px):MODEL), or over an image and its mirror image",
@@ -47,18 +43,22 @@ def names_in_mean(names: str) -> list[str]:
 def load_averaged(over: str, name: str, *, device: torch.device) -> Pretrained:
     """Load a model that averages its logits over poses of each image."""
     averaging, inside = Averaging.parse(over), load_pretrained(name, device=device)
-    return replace(inside, outside=lambda model: averaging(inside.outside(model)))
+    return replace(
+        inside,
+        outside=lambda model: averaging(inside.outside(model)),
+        finished=_finished([inside], averaging),
+    )
 
 
 @model_source(
     "mean:MODEL,MODEL",
-    MEAN.pattern,
+    r"mean:(.+)",
     prefix=True,
     about="the mean of the logits of two or more models",
 )
 def load_mean(names: str, *, device: torch.device) -> Pretrained:
     """Load models that answer as one; each takes images as its source says, or as is told."""
-    parts = tuple(load_pretrained(name, device=device) for name in names_in_mean(names))
+    parts = tuple(load_pretrained(name, device=device) for name in _names_in_mean(names))
     classes = {part.classes for part in parts if part.classes}
     if len(classes) > 1:
         raise ValueError(f"the models of mean:{names} have other classes, or in another order")
@@ -76,4 +76,16 @@ def load_mean(names: str, *, device: torch.device) -> Pretrained:
         next(iter(classes), ()),
         in_torch=all(part.in_torch for part in parts),
         members=parts,
+        trained=tuple(each for part in parts for each in part.trained),
+        finished=_finished(parts),
     )
+
+
+def _finished(
+    parts: Sequence[Pretrained], over: Averaging | None = None
+) -> Callable[[], FinishedRun] | None:
+    """What looks up the mean of runs, where all parts are runs."""
+    runs = [part.finished for part in parts if part.finished is not None]
+    if len(runs) < len(parts):
+        return None
+    return lambda: FinishedRun.mean([run() for run in runs], over)

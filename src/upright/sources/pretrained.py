@@ -11,8 +11,21 @@ from torch import nn
 from upright.checks import Model
 from upright.ensemble import ensemble
 from upright.sources.preprocess import AS_IT_IS, Preprocess
+from upright.train import FinishedRun, Recipe
+from upright.warp import Fill
 
-__all__ = ["Pretrained"]
+__all__ = ["Pretrained", "Trained"]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a network that classifies was trained here, and on what."""
+
+    recipe: Recipe
+    classes: tuple[str, ...]
+    data_digest: str
+    locnet_fill: Fill | None = None
+    """What poses uncovered while the LocNet before it was trained; None where there is none."""
 
 
 def _itself(model: Model) -> Model:
@@ -37,6 +50,11 @@ class Pretrained:
     """What is done with the model that takes images in [0, 1], such as averaging it over poses."""
     members: tuple[Pretrained, ...] = ()
     """Of a mean: each takes images in its own way. The network is all of theirs."""
+    trained: tuple[Trained, ...] = ()
+    """Of its parts those that were trained here."""
+    finished: Callable[[], FinishedRun] | None = None
+    """Looks up the run that it is, or the runs, which are to have taken all their steps; None where
+    a part of it is from elsewhere."""
 
     def model(self, told: Preprocess | None = None, *, device: torch.device | str = "cpu") -> Model:
         """Give the model from images in [0, 1] to logits.

@@ -7,25 +7,21 @@ each is a folder of a run of ``upright train``, the first with the objective ``L
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from upright import zoo
 from upright.registry import UnknownNameError
-from upright.sources.averaged import AVERAGED, MEAN, names_in_mean
-from upright.sources.pretrained import Pretrained
+from upright.sources.pretrained import Pretrained, Trained
 from upright.sources.registry import model_source, unknown_model
-from upright.train import Recipe, RunDirectory, load_network
+from upright.train import FinishedRun, RunDirectory, load_network
 from upright.train.two_stage import StnPlus, load_locator
-from upright.warp import Fill
+from upright.zoo import Card
 
-__all__ = ["STN_PLUS", "Trained", "load_from_zoo", "load_run", "load_stn_plus", "trained_as"]
-
-STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
-"""The name of a two-stage network, and in it those of the two runs."""
+__all__ = ["load_from_zoo", "load_run", "load_stn_plus"]
 
 
 @model_source(
@@ -33,7 +29,18 @@ STN_PLUS = re.compile(r"stn-plus:([^,]+),([^,]+)")
 )
 def load_from_zoo(name: str, *, device: torch.device) -> Pretrained:
     """Load a network by one of ``upright.zoo.names()``."""
-    return Pretrained(zoo.load(name, device=device), classes=zoo.card(name).classes)
+    card = zoo.card(name)
+    return Pretrained(
+        zoo.load(name, device=device),
+        classes=card.classes,
+        trained=(Trained(card.recipe, card.classes, card.train_digest),),
+        finished=partial(_run_of, card),
+    )
+
+
+def _run_of(card: Card) -> FinishedRun:
+    first = card.records[0]
+    return FinishedRun(card.recipe, card.train_seconds, first.beside, first.trained_by, packed=True)
 
 
 @model_source(
@@ -50,7 +57,12 @@ def load_run(name: str, *, device: torch.device) -> Pretrained:
             f"{name} is a LocNet, which finds poses and no classes; name it together with a "
             f"classifier, as in stn-plus:{name},CLASSIFIER"
         )
-    return Pretrained(load_network(path).to(device), classes=run.classes)
+    return Pretrained(
+        load_network(path).to(device),
+        classes=run.classes,
+        trained=(Trained(run.recipe, run.classes, run.data_digest),),
+        finished=partial(FinishedRun.open, path),
+    )
 
 
 def _no_run(name: str) -> ValueError:
@@ -62,7 +74,7 @@ def _no_run(name: str) -> ValueError:
 
 @model_source(
     "stn-plus:LOCNET,CLASSIFIER",
-    STN_PLUS.pattern,
+    r"stn-plus:([^,]+),([^,]+)",
     prefix=True,
     about="two runs, of which the first straightens images",
 )
@@ -70,33 +82,9 @@ def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Pret
     """Load a LocNet and the classifier behind it, each the folder of a run."""
     locator, behind = load_locator(Path(locnet)), load_run(classifier, device=device)
     both = StnPlus(locator, behind.network, locator.fill).to(device).eval()
-    return replace(behind, network=both)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """How the network that classifies was trained, and on what."""
-
-    recipe: Recipe
-    classes: tuple[str, ...]
-    data_digest: str
-    locnet_fill: Fill | None = None
-    """What poses uncovered while the LocNet before it was trained; None where there is none."""
-
-
-def trained_as(name: str) -> tuple[Trained, ...]:
-    """Give what trained the parts of a model by name; nothing for those from elsewhere."""
-    if match := AVERAGED.fullmatch(name):
-        return trained_as(match[2])
-    if match := MEAN.fullmatch(name):
-        return tuple(each for part in names_in_mean(match[1]) for each in trained_as(part))
-    if match := STN_PLUS.fullmatch(name):
-        locnet = RunDirectory.open(Path(match[1])).recipe
-        return tuple(replace(each, locnet_fill=locnet.locnet_fill) for each in trained_as(match[2]))
-    if name.startswith("zoo:"):
-        card = zoo.card(name.removeprefix("zoo:"))
-        return (Trained(card.recipe, card.classes, card.train_digest),)
-    if Path(name).is_dir():
-        run = RunDirectory.open(Path(name))
-        return (Trained(run.recipe, run.classes, run.data_digest),)
-    return ()
+    return replace(
+        behind,
+        network=both,
+        trained=tuple(replace(each, locnet_fill=locator.fill) for each in behind.trained),
+        finished=partial(FinishedRun.of_pair, Path(locnet), Path(classifier), oracle=False),
+    )

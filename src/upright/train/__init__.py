@@ -1,6 +1,7 @@
 """Training: recipes, one plain loop, and checkpoints that survive what kills it."""
 
 from upright.train.checkpoint import Checkpoint, DamagedCheckpoint, RunDirectory, load_network
+from upright.train.finished import FinishedRun
 from upright.train.learner import PLAIN, SlowPath, Speed
 from upright.train.log import LongRun
 from upright.train.loop import TrainedRun, train, train_together
@@ -15,6 +16,7 @@ __all__ = [
     "PLAIN",
     "Checkpoint",
     "DamagedCheckpoint",
+    "FinishedRun",
     "FreshLayer",
     "LongRun",
     "Mean",

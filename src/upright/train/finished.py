@@ -1,44 +1,24 @@
-"""Who is measured, as records tell it: a run that is finished, several together, or a guest."""
+"""A run that took all its steps, or several used together, as records tell of them."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upright import zoo
 from upright.records import Origin
-from upright.sources.averaged import AVERAGED, MEAN, names_in_mean
-from upright.sources.trained import STN_PLUS
-from upright.train import Checkpoint, Mean, Pair, Plan, RunDirectory
+from upright.train.checkpoint import Checkpoint, RunDirectory
+from upright.train.mean import Mean
+from upright.train.pair import Pair
+from upright.train.plan import Plan
 from upright.tta import Averaging
-from upright.zoo import Card
 
-__all__ = ["FinishedRun", "Subject", "is_run"]
-
-
-class Subject(abc.ABC):
-    """Who is measured: a ``FinishedRun`` or a ``Guest``."""
-
-    @abc.abstractmethod
-    def told(self) -> dict[str, Any]:
-        """Give the fields of a record that tell who was evaluated."""
-
-    @property
-    def is_oracle(self) -> bool:
-        """Whether it reads the attack's own pose."""
-        return False
-
-    @property
-    def packed(self) -> bool:
-        """Whether its weights were rounded to bfloat16 after training, as the zoo has them."""
-        return False
+__all__ = ["FinishedRun"]
 
 
 @dataclass(frozen=True)
-class FinishedRun(Subject):
+class FinishedRun:
     """What a record needs of a run that took all its steps, or of several used together."""
 
     plan: Plan
@@ -50,6 +30,7 @@ class FinishedRun(Subject):
     trained_by: tuple[Origin, ...] = ()
     """What trained it; empty if unknown."""
     packed: bool = False
+    """Whether its weights were rounded to bfloat16 after training, as the zoo has them."""
 
     @staticmethod
     def of(plan: Plan, folders: Sequence[Path]) -> FinishedRun:
@@ -85,14 +66,6 @@ class FinishedRun(Subject):
         return FinishedRun.of(Pair(locnet=first, classifier=second, oracle=oracle), folders)
 
     @staticmethod
-    def of_card(card: Card) -> FinishedRun:
-        """The run that a model of the zoo was."""
-        first = card.records[0]
-        return FinishedRun(
-            card.recipe, card.train_seconds, first.beside, first.trained_by, packed=True
-        )
-
-    @staticmethod
     def mean(members: Sequence[FinishedRun], over: Averaging | None = None) -> FinishedRun:
         """Take several as one, by the mean of their answers."""
         if len({each.plan.hash for each in members}) < len(members):
@@ -105,26 +78,13 @@ class FinishedRun(Subject):
             packed=any(each.packed for each in members),
         )
 
-    @staticmethod
-    def of_model(name: str) -> FinishedRun | None:
-        """The run, or the runs, that a model by name is; None for a model from elsewhere."""
-        if not is_run(name):
-            return None
-        if match := AVERAGED.fullmatch(name):
-            return FinishedRun.mean(_all_of([match[2]]), Averaging.parse(match[1]))
-        if match := MEAN.fullmatch(name):
-            return FinishedRun.mean(_all_of(names_in_mean(match[1])))
-        if name.startswith("zoo:"):
-            return FinishedRun.of_card(zoo.card(name.removeprefix("zoo:")))
-        if match := STN_PLUS.fullmatch(name):
-            return FinishedRun.of_pair(Path(match[1]), Path(match[2]), oracle=False)
-        return FinishedRun.open(Path(name))
-
     @property
     def is_oracle(self) -> bool:
+        """Whether it reads the attack's own pose."""
         return self.plan.is_oracle
 
     def told(self) -> dict[str, Any]:
+        """Give the fields of a record that tell who was evaluated."""
         plan = self.plan
         return {
             "method": plan.method,
@@ -137,22 +97,6 @@ class FinishedRun(Subject):
             "beside": self.beside,
             "trained_by": self.trained_by,
         }
-
-
-def is_run(name: str) -> bool:
-    """Whether a model by name was trained here, so that it is known by its recipe."""
-    if match := AVERAGED.fullmatch(name):
-        return is_run(match[2])
-    if match := MEAN.fullmatch(name):
-        return all(map(is_run, names_in_mean(match[1])))
-    is_known = name.startswith("zoo:") or STN_PLUS.fullmatch(name) is not None
-    return is_known or Path(name).is_dir()
-
-
-def _all_of(names: Iterable[str]) -> list[FinishedRun]:
-    """Look at models by name, each of which is a run."""
-    found = [FinishedRun.of_model(name) for name in names]
-    return [each for each in found if each is not None]
 
 
 def _last(run: RunDirectory) -> Checkpoint:
