@@ -71,3 +71,16 @@ def test_one_without_a_fault_is_not(count: int) -> None:
     box = space(lambda images, values: images + values[..., 0] * (images - 0.5))
     data = (IMAGES[:count], LABELS[:count])
     assert len(evaluate(network(), data, space=box, attacks=["wo-3"])) == count
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "one's own"])
+def test_a_compiler_sees_all_of_a_warp(own: bool) -> None:
+    """What looks at tensors and not at their values, as their versions, would break the graph."""
+    box = space(lambda images, values: images + values[..., 0] * images)
+    box = box if own else Space.of("shift(1px) brightness(0.2)")
+    poses = box.sample(len(IMAGES), generator=torch.Generator().manual_seed(0))
+    expected = warp(IMAGES, poses)  # and what the chain keeps of itself is there
+    compiled = torch.compile(
+        lambda images, values: warp(images, poses.like(values)), backend="eager", fullgraph=True
+    )
+    torch.testing.assert_close(compiled(IMAGES, poses.values), expected)

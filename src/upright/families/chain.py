@@ -21,6 +21,7 @@ from upright.families.rotate import Rotate
 from upright.families.shift import Shift
 from upright.families.zoom import Zoom
 from upright.registry import UnknownNameError
+from upright.tracing import is_traced
 
 __all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
 
@@ -68,7 +69,8 @@ class Stage:
         """Change the values of pixels by the one family of this stage."""
         (only,) = self.families
         assert isinstance(only, OfPixels)
-        before = None if images.is_inference() else images._version
+        is_own = not type(only).__module__.startswith("upright.")
+        before = images._version if is_own and _counts_versions(images) else None
         changed = only.apply(images, values)
         if before is not None and images._version != before:
             raise ValueError(
@@ -88,6 +90,11 @@ class Stage:
             assert isinstance(each, Spatial)
             yield each, values[..., start : start + len(each.axes)]
             start += len(each.axes)
+
+
+def _counts_versions(images: Tensor) -> bool:
+    """Whether a tensor knows how often it was written to, and may be asked."""
+    return not (is_traced() or images.is_inference())
 
 
 def _checked(family: Family, matrix: Tensor) -> Tensor:
