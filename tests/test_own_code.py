@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 
 import pytest
 import torch
 from torch import nn
 
-from tiny_runs import tiny_recipe
+from tiny_runs import colours, register_tiny, tiny_recipe
 from upright.attacks import ATTACKS, GridSearch, RefiningClimb, SpatialPGD, attack_name
 from upright.evaluation import Question
 from upright.factories import digest_of_code, run_file
-from upright.models import network
+from upright.models import network, network_forms
 from upright.models.registry import NETWORKS
 from upright.objective import Objective
 from upright.penalties import L2
+from upright.registry import Registry
 from upright.space import PAPER, Space
-from upright.train.network import own_code_digest
+from upright.train import RunDirectory, train
+from upright.train.network import is_registered_by_user
 from upright.warp import warp
 
 CODE = """
@@ -103,18 +106,16 @@ def test_a_class_s_own_bases_in_other_files_are_too(tmp_path: Path) -> None:
     assert digest_of_code(Elsewhere) != before
 
 
-def test_a_network_by_a_name_of_one_s_own_is_known_by_its_file(
+def test_a_network_by_a_name_of_one_s_own_is_told_from_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    network_forms()  # all of ours are there, and stay
     monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
-    found = []
-    for code in (CODE, CODE, EDITED):
-        network("ownnet-W (as in ownnet-2)", r"ownnet-(\d+)")(module(tmp_path, code).build)
-        found.append(own_code_digest("ownnet-2"))
-        assert own_code_digest("enlarged64:ownnet-2") == found[-1]
-    first, again, edited = found
-    assert first == again != edited != ""
-    assert own_code_digest("resnet32") == own_code_digest("timm:resnet18") == ""
+    network("ownnet-W (as in ownnet-2)", r"ownnet-(\d+)")(module(tmp_path, CODE).build)
+    for name in ("ownnet-2", "enlarged64:ownnet-2"):
+        assert is_registered_by_user(name)
+    for name in ("resnet32", "timm:resnet18", "own.py:build", "nothing"):
+        assert not is_registered_by_user(name)
 
 
 @dataclass(frozen=True)
@@ -139,3 +140,48 @@ def test_what_was_typed_in_is_known_by_its_name() -> None:
     exec(CODE, space)
     fog, search = space["Fog"], space["Search"]
     assert "" != digest_of_code(fog) != digest_of_code(search) != ""
+
+
+def test_two_files_of_one_name_are_two(tmp_path: Path) -> None:
+    """Where Python looks up the file of a class, one must not take the other's place."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    first = module(tmp_path / "one", CODE).Fog
+    before = digest_of_code(first)
+    second = module(tmp_path / "two", EDITED).Fog
+    assert digest_of_code(first) == before != digest_of_code(second)
+    families: Registry[object] = Registry("family")
+    families.register("own-fog")(first)
+    with pytest.raises(ValueError, match="another family is called 'own-fog'"):
+        families.register("own-fog")(second)
+
+
+def test_what_holds_itself_or_is_called_in_part_is_looked_through(tmp_path: Path) -> None:
+    code = module(tmp_path, CODE)
+    holder = Plain()
+    object.__setattr__(holder, "numbers", (holder,))
+    assert digest_of_code(holder) == digest_of_code(Plain)
+    search = code.Search(3)
+    for each in (partial(code.build, "2"), {"a": [code.build]}, MethodType(code.build, search)):
+        assert digest_of_code(each) == digest_of_code(code.build) != ""
+
+
+def test_a_recipe_that_noted_other_code_is_not_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
+    register_tiny(monkeypatch)
+    code = module(tmp_path, CODE)
+    attack_name("own-K (as in own-3)", r"own-(\d+)")(lambda tries: code.Search(int(tries)))
+    recipe = tiny_recipe(objective="AT(rob, own-3)", steps=1)
+    train(recipe, tmp_path / "run", data=colours())
+    stored = RunDirectory.open(tmp_path / "run").recipe
+    assert stored.objective_digest == recipe.objective_digest
+    (tmp_path / "own.py").write_text(EDITED)
+    for folder, resume in (("run", True), ("another", False)):
+        with pytest.raises(ValueError, match="the code of objective is not that of the recipe"):
+            train(stored, tmp_path / folder, data=colours(), resume=resume)
+    # What is left without it is a recipe like any other.
+    assert replace(stored, objective="std*").objective_digest == ""
+    without = replace(tiny_recipe(jitter=Space(type(PAPER.chain)((code.Fog(),)))), jitter=None)
+    assert without == tiny_recipe()

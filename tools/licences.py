@@ -81,7 +81,7 @@ def licence(package: str) -> str:
 
 def weights() -> Iterator[str]:
     entries = ROOT / "src" / "upright" / "zoo" / "entries"
-    for file in sorted(entries.rglob("*.json")):
+    for file in sorted(entries.rglob("*.json"), key=lambda file: file.with_suffix("")):
         card = json.loads(file.read_text())
         name = file.relative_to(entries).with_suffix("")
         data = card["records"][0]["recipe"]["data"]

@@ -13,11 +13,11 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -121,39 +121,52 @@ def digest_of_code(*objects: object) -> str:
     That is the files that define their classes, what these inherit from, and what they hold in
     fields: not what the files import. Code that was typed in has no file, and is its own text.
     """
-    code = {_text_of(each) for held in objects for each in _own_code(held)}
+    seen = set[int]()
+    code = {_text_of(each) for held in objects for each in _own_code(held, seen)}
     return hashlib.sha256("\0".join(sorted(code)).encode()).hexdigest() if code else ""
 
 
-def _own_code(held: object) -> Iterator[type | FunctionType]:
-    """Classes and functions that are not of this package, Python's or installed."""
+def _own_code(held: object, seen: set[int]) -> Iterator[type | FunctionType]:
+    """Classes and functions that are not of this package, Python's or installed.
+
+    ``seen`` are the places of what was looked at: an object may hold itself.
+    """
+    if id(held) in seen:
+        return
+    seen.add(id(held))
+    parts: Iterable[object] = ()
     match held:
         case type():
             yield from (kind for kind in held.__mro__ if _is_own(kind))
         case FunctionType():
             yield from (each for each in [inspect.unwrap(held)] if _is_own(each))
+        case MethodType():
+            parts = (held.__func__, held.__self__)
+        case partial():
+            parts = (held.func, held.args, held.keywords)
         case Mapping():
-            yield from _own_code([*held.values()])
+            parts = held.values()
         case list() | tuple():
-            for each in held:
-                yield from _own_code(each)
+            parts = held
         case _:
-            yield from _own_code(type(held))
+            parts = [type(held)]
             if is_dataclass(held):
-                yield from _own_code([getattr(held, field.name) for field in fields(held)])
+                parts += [getattr(held, field.name, None) for field in fields(held)]
+    for part in parts:
+        yield from _own_code(part, seen)
 
 
 @cache  # recipes are read by the thousand, and this looks at files
 def _is_own(code: type | FunctionType) -> bool:
-    if code.__module__.partition(".")[0] == __package__:
+    if _is_ours(code):
         return False
     # What extends this package is never somebody else's, wherever it is installed.
-    extends = any(base.__module__.partition(".")[0] == __package__ for base in _bases(code))
+    extends = isinstance(code, type) and any(map(_is_ours, code.__mro__))
     return extends or code.__module__ == "__main__" or is_users_code(_defined_in(code) or "")
 
 
-def _bases(code: type | FunctionType) -> Sequence[type]:
-    return code.__mro__ if isinstance(code, type) else ()
+def _is_ours(code: type | FunctionType) -> bool:
+    return (code.__module__ or "").partition(".")[0] == __package__
 
 
 def _text_of(code: type | FunctionType) -> str:
@@ -176,8 +189,10 @@ def run_file(file: str) -> ModuleType:
     """Run a Python file; what it raises is said in one line."""
     path = need_file(file).resolve()
     _look_in(path.parent)
-    # Not the file's own name: a file called random.py must not replace the module of that name.
-    spec = importlib.util.spec_from_file_location(f"_model_in_{path.stem}", path)
+    # Not the file's own name: a file called random.py must not replace the module of that name, nor
+    # one that of another folder, where Python looks up which file a class is from.
+    place = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"_model_in_{path.stem}_{place}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -185,7 +185,7 @@ def test_of_what_is_held_out_no_other_files_are_decoded(
     data = load_data(f"folder:{photographs}", split="held-out")
     assert len(data) == len(whole) // 10
     # Each is opened once to look at it and once to decode it; another tells which size all have.
-    assert len(opened) <= 2 * len(data) + 2 < len(whole)
+    assert 0 < len(opened) <= 2 * len(data) + 2 < len(whole)
 
 
 def test_all_at_once_are_those_that_were_read_before() -> None:

@@ -17,7 +17,7 @@ from upright import SuspiciousInput
 from upright.data import load_data
 from upright.factories import code_digest
 from upright.measure.measured import digests_of
-from upright.models import network
+from upright.models import network, network_forms
 from upright.models.registry import NETWORKS
 from upright.record_files import read
 from upright.train import Recipe, load_network, train, train_together
@@ -295,6 +295,7 @@ def test_a_file_is_digested_without_being_run(tmp_path: Path) -> None:
 def test_a_network_by_a_name_of_one_s_own_is_looked_at_as_a_file_s_is(
     build: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    network_forms()  # all of ours are there, and stay
     monkeypatch.setattr(NETWORKS, "_entries", dict(NETWORKS._entries))
     network("own-by-name", "own-by-name")(build)
     with pytest.raises(ValueError, match=f"own-by-name {message}"):

@@ -17,7 +17,7 @@ from upright.paper.tables import fill_tables, select
 from upright.record_files import append
 from upright.records import Record
 from upright.report.asked import _ANY, _PAPER, unlike_the_paper
-from upright.report.comparable import setting_in_words
+from upright.report.comparable import comparable, setting_in_words
 from upright.report.page import read_contents, write_report
 from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs, told_apart
@@ -71,7 +71,7 @@ def test_a_setting_that_is_not_the_paper_s_is_said(name: str) -> None:
 
 def test_every_setting_of_an_evaluation_has_words_or_does_not_matter() -> None:
     plain = Question().for_record() | LATER
-    assert plain.keys() == {*_PAPER, *_ANY} - {"weights"}
+    assert plain.keys() == {*_PAPER, *_ANY} - {"weights", "code_of_attacks"}
     assert UNLIKE.keys() == _PAPER.keys()
     assert {name: plain[name] for name in plain.keys() - {*_ANY}}.items() <= _PAPER.items()
 
@@ -191,3 +191,18 @@ def test_names_that_a_record_brings_are_shown_and_not_followed(name: str) -> Non
     record = made_up_record(paper_recipe("cifar10", "std"), {"nat": 0.5})
     strange = replace(record, evaluation=record.evaluation | {name: 3})
     assert unlike_the_paper(strange) == f"{name} 3"
+
+
+def test_an_attack_of_one_s_own_leaves_the_numbers_of_others_in_their_place() -> None:
+    """No figure loses a run by its objective's code, or by that of an attack beside the grid."""
+    ours, searched, beside = (
+        made_up_record(paper_recipe("cifar10", name), {"nat": 0.9, "grid-775": 0.5})
+        for name in ("std*", "AT(rob, Wo-10)", "KL(nat, rnd)")
+    )
+    searched = replace(searched, recipe=searched.recipe | {"objective_digest": "1" * 64})
+    beside = asked(beside, code_of_attacks="2" * 64)
+    assert unlike_the_paper(beside) == ""
+    assert comparable([ours, searched, beside]) == (ours, searched, beside)
+    moved = asked(beside, code_of_families="3" * 64)
+    assert unlike_the_paper(moved) == "families by code 33333333"
+    assert moved not in comparable([ours, searched, beside, moved])

@@ -35,7 +35,7 @@ def network(form: str, pattern: str, *, about: str = "") -> Callable[[Build], Bu
     """
 
     def register(build: Build) -> Build:
-        if not build.__module__.startswith("upright."):
+        if not (getattr(build, "__module__", None) or "").startswith("upright."):
             _import_all()  # so that a name of this package's is taken already
         return NETWORKS.register(form, pattern, about=about)(build)
 

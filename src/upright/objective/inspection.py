@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from torch import Tensor, nn
 
 from upright import checks
-from upright.attacks.given import check_poses
+from upright.attacks.given import check_inside, check_shape
 from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
 from upright.pose import Pose
 from upright.space import Space
@@ -50,12 +50,12 @@ class Inspection:
 
     def look_at_poses(self, who: str, found: Iterable[Pose], space: Space, count: int) -> None:
         """Look at what a search found, one pose for each of so many images."""
-        if not have_values():
-            return
         for pose in found:
-            if not self._looked_at_poses or pose.values.device.type == "cpu":
-                check_poses(f"search of {who}", pose, space, f"({count},)", (count,))
-        self._looked_at_poses = True
+            check_shape(who, pose, f"({count},)", (count,))
+            is_free = pose.values.device.type == "cpu"
+            if have_values() and (is_free or not self._looked_at_poses):
+                check_inside(who, pose, space)
+        self._looked_at_poses = have_values() or self._looked_at_poses
 
     def end(self, penalty: Tensor | None) -> None:
         """Look at the penalty of a batch whose logits were looked at, and are numbers."""

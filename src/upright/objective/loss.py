@@ -166,7 +166,9 @@ class RegularizedLoss(nn.Module):
         """Look at what an attack of a user's own found."""
         attack, count = self.objective.attack, self.objective.draws * len(images)
         if self._inspection is not None and attack is not None and not is_ours(attack):
-            self._inspection.look_at_poses(str(attack), poses, self._space_of(images), count)
+            self._inspection.look_at_poses(
+                f"search of {attack}", poses, self._space_of(images), count
+            )
 
     def _search(self, ask: Ask, model: Model, images: Tensor, labels: Tensor) -> dict[Target, Pose]:
         """Find the pose of each image for each target, without a trace in the model."""

@@ -35,8 +35,9 @@ _PAPER = {
     "weights": None,
 }
 """What the paper asked; a test compares the defaults of the settings."""
-_ANY = ("precision", "compile", "seed")
-"""How the network rounds, and of the draws: another one asks the same."""
+_ANY = ("precision", "compile", "seed", "code_of_attacks")
+"""How the network rounds, and of the draws: another one asks the same. An attack's code says
+nothing of the numbers of other attacks."""
 _WORDS = {
     "top": "top-{}",
     "include_identity": "identity included",
@@ -50,7 +51,6 @@ _WORDS = {
     "resize": "resized to {} px",
     "center_crop": "cropped to {} px",
     "code_of_families": "families by code {:.8}",
-    "code_of_attacks": "attacks by code {:.8}",
     "weights": "weights rounded to {}",
 }
 

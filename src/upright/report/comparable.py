@@ -24,7 +24,7 @@ __all__ = [
     "whole_recipe",
 ]
 
-_VARIED = ("objective", "seed", "precision", "compile")
+_VARIED = ("objective", "objective_digest", "seed", "precision", "compile", "code_of_attacks")
 
 
 def comparable(records: Iterable[Record]) -> tuple[Record, ...]:

@@ -36,6 +36,7 @@ WORDS = {
     "weight_decay": "weight decay {:g}",
 }
 _WITHOUT = {
+    "drops": "learning rate not dropped",
     "flips": "images not mirrored",
     "max_shift": "images not shifted at random",
     "train_images": "on all training images",

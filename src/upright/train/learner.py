@@ -31,8 +31,8 @@ from upright.train.network import (
     build,
     check_outputs,
     is_brought,
+    is_registered_by_user,
     model_tensors,
-    own_code_digest,
     restore_tensors,
 )
 from upright.train.optimizer import load_optimizer, make_optimizer, optimizer_tensors
@@ -112,7 +112,7 @@ class Learner:
             outputs = len(recipe.outputs(data.classes))
             self.fresh = start_from_pretrained(self.model, recipe, outputs)
         self.model.to(device)
-        if is_brought(recipe.model) or own_code_digest(recipe.model):
+        if is_brought(recipe.model) or is_registered_by_user(recipe.model):
             check_outputs(self.model, recipe, data, device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if sync_batch_norm and not ranks.alone:

@@ -28,7 +28,7 @@ from upright.train.learner import PLAIN, Learner, SlowPath, Speed
 from upright.train.log import Log, Pace
 from upright.train.network import with_code_digest
 from upright.train.pretrained import FreshLayer, with_pretrained_digest
-from upright.train.recipe import Recipe
+from upright.train.recipe import Recipe, check_own_code
 from upright.train.teacher_network import with_teacher_digest
 
 __all__ = ["TrainedRun", "train", "train_together"]
@@ -332,6 +332,7 @@ def _hold(held: contextlib.ExitStack, path: Path) -> None:
 
 def _with_digests(recipe: Recipe) -> Recipe:
     """Note in a recipe what it is about to read: code, and weights of others."""
+    check_own_code(recipe)
     return with_teacher_digest(with_pretrained_digest(with_code_digest(recipe)))
 
 

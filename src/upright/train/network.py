@@ -34,6 +34,7 @@ __all__ = [
     "check_outputs",
     "is_brought",
     "is_own_code",
+    "is_registered_by_user",
     "model_tensors",
     "own_code_digest",
     "plain_names",
@@ -62,9 +63,15 @@ def is_brought(model: str) -> bool:
 
 def own_code_digest(model: str) -> str:
     """SHA-256 of the file of a network that is the user's own; empty for others."""
-    if is_own_code(model):
-        return code_digest(model, kinds=network_forms())
-    return digest_of_code(builder_of(_ENLARGED.sub("", model)))
+    return code_digest(model, kinds=network_forms()) if is_own_code(model) else ""
+
+
+def is_registered_by_user(model: str) -> bool:
+    """Whether a network by name is one that a user's code has given it.
+
+    Its code is not noted: who plans a run must know its recipe before any network is there.
+    """
+    return bool(digest_of_code(builder_of(_ENLARGED.sub("", model))))
 
 
 def build(model: str, *, classes: int, channels: int) -> nn.Module:
@@ -102,11 +109,13 @@ def check_outputs(
     classes = len(recipe.outputs(data.classes))
     image = data.head(1).as_float().to(device)
     seen = Window.of(image, recipe.view).cut(image)
-    buffers = [(each, each.clone()) for each in network.buffers() if not is_lazy(each)]
+    known = {name: each for name, each in network.named_buffers() if not is_lazy(each)}
+    before = {name: each.clone() for name, each in known.items()}
     with torch.no_grad(), _taking(recipe.model, seen):
         logits = ask(network.eval(), seen)
-        for buffer, before in buffers:
-            buffer.copy_(before)
+        for name, each in network.named_buffers():
+            if name in before:
+                each.copy_(before[name])
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "

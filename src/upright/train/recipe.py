@@ -137,10 +137,10 @@ class Recipe(Plan):
         # No default that depends on another field: equal runs have equal recipes.
         shift = (4 if moves is None else 0) if self.max_shift is None else self.max_shift
         object.__setattr__(self, "max_shift", shift)
-        if not self.families_digest:
-            object.__setattr__(self, "families_digest", _code_of_families(self))
-        if not self.objective_digest:
-            object.__setattr__(self, "objective_digest", digest_of_code(self.objective))
+        for name, digest in _own_code(self).items():
+            # What a run noted stays, as long as anything in it is one's own.
+            if not (digest and getattr(self, name)):
+                object.__setattr__(self, name, digest)
         if self.cosine:
             object.__setattr__(self, "drops", ())
             object.__setattr__(self, "decay", 1.0)
@@ -300,9 +300,23 @@ _LEAST = {
 _PARTS = ("average", "smoothing", "mixup", "teacher_share")
 
 
-def _code_of_families(recipe: Recipe) -> str:
+def check_own_code(recipe: Recipe) -> None:
+    """Check that a recipe means the families, attack and penalty that are here now."""
+    for name, digest in _own_code(recipe).items():
+        if getattr(recipe, name) != digest:
+            raise ValueError(
+                f"the code of {name.removesuffix('_digest')} is not that of the recipe; bring the "
+                f"old file back, or leave out {name}"
+            )
+
+
+def _own_code(recipe: Recipe) -> dict[str, str]:
     spaces = [recipe.space] + ([] if recipe.jitter is None else [recipe.jitter])
-    return digest_of_code(*(type(each) for space in spaces for each in space.chain.families))
+    families = [type(each) for space in spaces for each in space.chain.families]
+    return {
+        "families_digest": digest_of_code(*families),
+        "objective_digest": digest_of_code(recipe.objective),
+    }
 
 
 _MOST = sys.float_info.max
