@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from upright.registry import is_ours, source_file
+
 __all__ = [
     "FILE",
     "MODULE",
@@ -158,21 +160,16 @@ def _own_code(held: object, seen: set[int]) -> Iterator[type | FunctionType]:
 
 @cache  # recipes are read by the thousand, and this looks at files
 def _is_own(code: type | FunctionType) -> bool:
-    if _is_ours(code):
+    if is_ours(code):
         return False
     # What extends this package is never somebody else's, wherever it is installed.
-    extends = isinstance(code, type) and any(map(_is_ours, code.__mro__))
-    return extends or code.__module__ == "__main__" or is_users_code(_defined_in(code) or "")
-
-
-def _is_ours(code: type | FunctionType) -> bool:
-    return (code.__module__ or "").partition(".")[0] == __package__
+    extends = isinstance(code, type) and any(map(is_ours, code.__mro__))
+    return extends or code.__module__ == "__main__" or is_users_code(str(source_file(code) or ""))
 
 
 def _text_of(code: type | FunctionType) -> str:
     """What its file holds, as a digest; or its text, or what it is called."""
-    file = Path(_defined_in(code) or "")
-    if file.is_file():
+    if file := source_file(code):
         return _digest(file)
     try:
         return inspect.getsource(code)

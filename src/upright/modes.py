@@ -66,8 +66,9 @@ def out_of_reach(model: object) -> Iterator[None]:
     A compiled network would compute their gradients beside those of the pose. Sharded weights stay:
     ``fully_shard`` would keep those it gathers meanwhile, without gradients, for the training pass.
     """
-    reachable = isinstance(model, nn.Module) and not _is_sharded(model)
-    weights = model.parameters() if isinstance(model, nn.Module) and reachable else ()
+    weights: Iterator[nn.Parameter] = iter(())
+    if isinstance(model, nn.Module) and not _is_sharded(model):
+        weights = model.parameters()
     parameters = [each for each in weights if each.requires_grad and not _is_inference(each)]
     try:
         for parameter in parameters:

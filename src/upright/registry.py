@@ -21,7 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-__all__ = ["Found", "Registered", "Registry", "UnknownNameError", "similar_names"]
+__all__ = [
+    "Found",
+    "Registered",
+    "Registry",
+    "UnknownNameError",
+    "is_ours",
+    "similar_names",
+    "source_file",
+]
 
 T = TypeVar("T")
 
@@ -192,19 +200,24 @@ def _is_again(known: object, value: object) -> bool:
         return one is other
     if _called(one) != _called(other):
         return False
-    first, second = _file(one), _file(other)
+    first, second = source_file(one), source_file(other)
     # What was typed in has no file, and is told by its name alone.
     return not (first and second) or first == second or first.read_bytes() == second.read_bytes()
 
 
-def _called(code: object) -> tuple[object, str]:
+def _called(code: object) -> tuple[object, object]:
     """What code is called; that of this package with its module."""
-    module = getattr(code, "__module__", None) or ""
-    is_ours = module.startswith(f"{__package__}.")
-    return getattr(code, "__qualname__", None), module if is_ours else ""
+    module = getattr(code, "__module__", None) if is_ours(code) else None
+    return getattr(code, "__qualname__", None), module
 
 
-def _file(code: object) -> Path | None:
+def is_ours(code: object) -> bool:
+    """Whether a class or a function is of this package."""
+    return (getattr(code, "__module__", None) or "").partition(".")[0] == __package__
+
+
+def source_file(code: object) -> Path | None:
+    """The file that defines a class or a function; None where there is none, or it is no code."""
     try:
         file = Path(inspect.getsourcefile(code) or "").resolve()  # type: ignore[arg-type]
     except (OSError, TypeError):

@@ -22,6 +22,7 @@ from upright.factories import run_file
 from upright.families import FAMILIES, Chain, Family, Rotate, Shift
 from upright.files import plain_name
 from upright.models import NETWORKS, network_forms
+from upright.registry import is_ours
 from upright.sources.preprocess import AS_IT_IS, Preprocess
 from upright.sources.registry import SOURCES
 from upright.space import Space
@@ -97,7 +98,7 @@ def _with_own_families(text: str) -> str:
     for file, name in _OWN_FAMILY.findall(text):
         run_families([Path(file)])
         kind = FAMILIES.get(name.lower())
-        if kind is None or kind.__module__.startswith("upright."):
+        if kind is None or is_ours(kind):
             raise ValueError(f"{file} makes no family called {name!r} known; decorate it, @family")
     return _OWN_FAMILY.sub(r"\2", text)
 

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
 from upright.attacks.base import check_worst_case
-from upright.attacks.given import check_poses, is_ours
+from upright.attacks.given import check_poses
 from upright.pose import Pose
+from upright.registry import is_ours
 from upright.space import Space
 
 __all__ = ["candidates_of", "found_by", "rounds_of"]
@@ -29,7 +30,7 @@ def candidates_of(
 ) -> Pose:
     """Let an attack list its poses for so many images."""
     poses = attack.candidates(space, count, generator=generator)
-    if not is_ours(attack):
+    if not is_ours(type(attack)):
         wide = 1 if attack.shared else count
         check_poses(f"candidates of {attack}", poses, space, f"(m, {wide})", (len(poses), wide))
     return poses
@@ -40,14 +41,14 @@ def rounds_of(
 ) -> Rounds:
     """Let an attack begin to search for the worst pose of each of so many images."""
     rounds = attack.begin(space, count, generator=generator)
-    return rounds if is_ours(attack) else _Watched(attack, rounds, space, count)
+    return rounds if is_ours(type(attack)) else _Watched(attack, rounds, space, count)
 
 
 def found_by(
     attack: Attack, score: Score, space: Space, count: int, *, generator: torch.Generator
 ) -> WorstCase:
     """Let an attack search for the worst pose of each of so many images."""
-    if is_ours(attack):
+    if is_ours(type(attack)):
         return attack.search(score, space, count, generator=generator)
     said = _Said()
 

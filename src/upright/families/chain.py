@@ -20,7 +20,7 @@ from upright.families.base import FAMILIES, Family, OfPixels, Size, Spatial, mat
 from upright.families.rotate import Rotate
 from upright.families.shift import Shift
 from upright.families.zoom import Zoom
-from upright.registry import UnknownNameError
+from upright.registry import UnknownNameError, is_ours
 from upright.tracing import is_traced
 
 __all__ = ["RIGID", "Chain", "Stage", "UnknownFamilyError", "chain_of"]
@@ -69,7 +69,7 @@ class Stage:
         """Change the values of pixels by the one family of this stage."""
         (only,) = self.families
         assert isinstance(only, OfPixels)
-        is_own = not type(only).__module__.startswith("upright.")
+        is_own = not is_ours(type(only))
         before = images._version if is_own and _counts_versions(images) else None
         changed = only.apply(images, values)
         if before is not None and images._version != before:

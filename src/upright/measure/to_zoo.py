@@ -16,6 +16,7 @@ from upright.data.known import KNOWN
 from upright.evaluation import Precision, Question
 from upright.measure.run import measure_run
 from upright.records import Record
+from upright.registry import is_ours
 from upright.train import FinishedRun, RunDirectory, load_network
 from upright.train.network import is_brought
 from upright.window import Window
@@ -63,7 +64,7 @@ def add_to_zoo(
             "others get must need no other code"
         )
     families = recipe.space.chain.families
-    if own := [each.name for each in families if not each.__module__.startswith("upright.")]:
+    if own := [each.name for each in families if not is_ours(type(each))]:
         raise ValueError(
             f"{path} was trained on {', '.join(own)}, which others do not have: the zoo is of the "
             "families of this package"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from upright.registry import Registry, UnknownNameError
+from upright.registry import Registry, UnknownNameError, is_ours
 
 __all__ = [
     "NETWORKS",
@@ -35,7 +35,7 @@ def network(form: str, pattern: str, *, about: str = "") -> Callable[[Build], Bu
     """
 
     def register(build: Build) -> Build:
-        if not (getattr(build, "__module__", None) or "").startswith("upright."):
+        if not is_ours(build):
             _import_all()  # so that a name of this package's is taken already
         return NETWORKS.register(form, pattern, about=about)(build)
 

@@ -85,14 +85,12 @@ def _own_losses(criterion: Criterion, logits: Tensor, labels: Tensor) -> Tensor:
     losses = _asked(criterion, flat, labels.flatten(0, tries))
     if not isinstance(losses, Tensor) or losses.shape != flat.shape[:1]:
         shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        each = isinstance(losses, Tensor) and losses.shape == flat.shape
+        advice = "give it reduction='none', or wrap it in a function that does"
+        if shape == tuple(flat.shape):
+            advice = "take the mean or the sum over classes, in a function of logits and labels"
         raise ValueError(
             f"the criterion must give one loss for each of {len(flat)} images, but gave {shape}; "
-            + (
-                "take the mean or the sum over classes, in a function of logits and labels"
-                if each
-                else "give it reduction='none', or wrap it in a function that does"
-            )
+            f"{advice}"
         )
     return losses.reshape(logits.shape[:-1])
 

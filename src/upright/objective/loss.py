@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from upright.attacks import CandidateSearch
-from upright.attacks.given import is_ours
 from upright.checks import Model
 from upright.logits import Asker
 from upright.modes import climbing, evaluation_mode, joined, ordinary, without_synchronisation
@@ -27,6 +26,7 @@ from upright.objective.product import BatchType, Objective, Target
 from upright.objective.search import Search, repeated, room_for
 from upright.penalties import penalties_of
 from upright.pose import Pose
+from upright.registry import is_ours
 from upright.space import PAPER, Space
 from upright.tiles import Room
 from upright.warp import Fill, Interpolation, Resampling
@@ -165,7 +165,7 @@ class RegularizedLoss(nn.Module):
     def _look_at(self, poses: Iterable[Pose], images: Tensor) -> None:
         """Look at what an attack of a user's own found."""
         attack, count = self.objective.attack, self.objective.draws * len(images)
-        if self._inspection is not None and attack is not None and not is_ours(attack):
+        if self._inspection is not None and attack is not None and not is_ours(type(attack)):
             self._inspection.look_at_poses(
                 f"search of {attack}", poses, self._space_of(images), count
             )
