@@ -23,11 +23,15 @@ METRIC = "grid-775"
 
 
 def changes(records: Iterable[Record]) -> str:
-    """Give a table for each network and data set, in the order of their first records."""
+    """Give a table for each data set and network, variants of it and all, by their first records.
+
+    What a variant differs in stands behind a hyphen, as in ``resnet32-blur``.
+    """
     apart: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.evaluation.get("split") == "held-out" and METRIC in record.measured:
-            apart.setdefault((record.dataset, record.model), []).append(record)
+            network = record.model.partition("-")[0]
+            apart.setdefault((record.dataset, network), []).append(record)
     tables = (_beside_the_common(dataset, its) for (dataset, _), its in apart.items())
     return "\n\n".join(tables) or "Nothing was measured yet."
 

@@ -166,8 +166,9 @@ def regularised(data: str) -> Recipes:
 
 @experiment
 def antialiased(data: str) -> Recipes:
-    """Sizes that are halved after a blur."""
-    return changed(BASE, {"blur": {"model": "resnet32-blur"}}, data)
+    """Sizes that are halved after a blur, by the paper's recipe and by the chosen one."""
+    blur = {"model": "resnet32-blur"}
+    return changed(BASE, {"blur": blur, "blur, chosen": blur | CHOSEN}, data)
 
 
 def seeded(recipes: Recipes, seeds: range) -> Iterator[tuple[str, Recipe]]:

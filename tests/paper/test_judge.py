@@ -12,6 +12,7 @@ from made_up_records import made_up_record, paper_recipe
 from upright.paper import INVARIANCE
 from upright.paper.judge import Judge
 from upright.records import Record
+from upright.report import Estimate
 from upright.train import Mean
 from upright.tta import Averaging
 
@@ -27,6 +28,25 @@ def test_means_of_answers_have_no_part_in_the_pooled_spread() -> None:
     )
     assert alone.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
     assert beside.pooled("cifar10", "nat") == alone.pooled("cifar10", "nat")
+
+
+def test_natural_accuracy_is_of_the_networks_whose_grid_accuracy_is_shown() -> None:
+    """A seed that was trained again for a finer grid is another network."""
+    runs = [paper_recipe("cifar10", "std*", seed=seed) for seed in range(2)]
+    first = [made_up_record(run, {"nat": 0.8, "grid-775": 0.5}) for run in runs]
+    again = made_up_record(runs[0], {"nat": 0.6, "grid-7500": 0.4})
+    later = replace(again, finished="2100-01-01T00:00:00+00:00")
+
+    def measured(metric: str, *records: Record) -> Estimate | None:
+        return Judge(INVARIANCE, records, seeds=5).measured("cifar10", "std*", metric)
+
+    both = measured("nat", *first, later)
+    assert both is not None
+    assert (both.mean, both.n) == (pytest.approx(0.8), 2)
+    finer, alone = measured("grid-7500", *first, later), measured("nat", later)
+    assert finer is not None
+    assert alone is not None
+    assert (finer.mean, alone.mean) == (0.4, 0.6)
 
 
 def test_runs_by_other_recipes_have_no_part_in_the_pooled_spread() -> None:

@@ -61,11 +61,12 @@ def test_a_change_stands_beside_the_recipe_without_it() -> None:
     assert more - first == pytest.approx(10 * passes, rel=0.02)  # ten more draws an image
 
 
-def test_changes_of_another_network_or_data_set_have_a_table_of_their_own() -> None:
+def test_variants_share_a_table_and_other_networks_and_data_sets_have_their_own() -> None:
     base = replace(paper_recipe("cifar10", "L2(rob, Wo-10)"), held_out=True, steps=100)
     recipes = {
         base: 0.7,
         replace(base, cutout=8): 0.6,
+        replace(base, model="resnet32-blur"): 0.55,
         replace(base, model="resnet8"): 0.5,
         replace(base, data="cifar100"): 0.4,
         replace(base, data="cifar100", mixup=0.3): 0.45,
@@ -80,7 +81,7 @@ def test_changes_of_another_network_or_data_set_have_a_table_of_their_own() -> N
     text = load("change_tables").changes(records)
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if " | " in line]
     assert [(row[0], row[3]) for row in rows if row[0] not in ("change", "---")] == [
-        *[("none", ""), ("cutout of 8 px", "-10.00")],
+        *[("none", ""), ("cutout of 8 px", "-10.00"), ("`resnet32-blur`", "-15.00")],
         ("none", ""),
         *[("none", ""), ("mixup of up to 0.3", "+5.00")],
     ]

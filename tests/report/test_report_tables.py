@@ -344,9 +344,10 @@ def test_the_pooled_spread_is_that_within_methods():
     ]
     residuals = [value - sum(some) / len(some) for some in runs.values() for value in some]
     expected = math.sqrt(sum(each**2 for each in residuals) / (len(residuals) - len(runs)))
-    assert pooled_spread(methods, "nat") == pytest.approx(expected)
-    assert pooled_spread(methods[2:], "nat") is None
-    assert pooled_spread(methods, "grid-775") is None
+    found = [estimate(records, "nat") for records in methods]
+    assert pooled_spread(found) == pytest.approx(expected)
+    assert pooled_spread(found[2:]) is None
+    assert pooled_spread([estimate(records, "grid-775") for records in methods]) is None
 
 
 @pytest.mark.parametrize(
@@ -467,6 +468,20 @@ def test_methods_are_listed_once_however_many_tables_and_names_they_have():
         "| `KL(rob, rnd)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
         "| `AT(rob, Wo-10)` | 1 | 25.00 | 50.00 ± 1.00 | 25.00 | 50.00 ± 1.00 |",
     ]
+
+
+def test_seeds_are_those_of_the_accuracies_that_are_shown():
+    def table(metric: str, *runs: str) -> Table:
+        sources = tuple(
+            Source(recipe_hash=run, seed=seed, commit=None, hardware="", finished="")
+            for seed, run in enumerate(runs)
+        )
+        estimate = Estimate(mean=0.25, stderr=None, images=4, sources=sources)
+        row = Row(dataset="SVHN", metric=metric, cells=(Cell(measured=estimate),))
+        return Table(name=metric, title="", columns=(Column(name="std"),), rows=(row,))
+
+    tables = table("nat", "a", "b"), table("grid-775", "a", "b"), table("grid-7500", "a")
+    assert methods_to_markdown(tables).splitlines()[-1].startswith("| `std` | 2 |")
 
 
 def test_an_oracle_is_marked_in_every_line_and_cuts_no_error():

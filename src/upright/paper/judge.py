@@ -20,6 +20,7 @@ from upright.report import Cell, Difference, Estimate
 from upright.report.compare import (
     difference,
     estimate,
+    natural_beside,
     pooled_spread,
     reduction,
     reported_reduction,
@@ -108,7 +109,13 @@ class Judge:
         return here or reported(self.paper, dataset, method, metric)
 
     def _measured(self, dataset: str, method: str, metric: str) -> Estimate | None:
-        return estimate(self.shown(dataset, method), metric.lower())
+        return self._estimate(self.shown(dataset, method), metric)
+
+    def _estimate(self, records: Iterable[Record], metric: str) -> Estimate | None:
+        """Over seeds; natural accuracy of the networks that the decisive one is of."""
+        if metric == "nat":
+            return natural_beside(records, self.paper.decisive)
+        return estimate(records, metric.lower())
 
     def _shown(self, dataset: str, method: str) -> tuple[Record, ...]:
         """The records of a method; of several batch sizes those with the best accuracy."""
@@ -117,7 +124,7 @@ class Judge:
         return max(versions, key=self._merit, default=())
 
     def _merit(self, records: tuple[Record, ...]) -> tuple[float, ...]:
-        found = (estimate(records, metric) for metric in (self.paper.decisive, "nat"))
+        found = (self._estimate(records, metric) for metric in (self.paper.decisive, "nat"))
         return tuple(-1.0 if each is None else each.mean for each in found)
 
     def _pooled(self, dataset: str, metric: str) -> float | None:
@@ -126,11 +133,11 @@ class Judge:
         How far networks by other recipes lie apart, or means of answers, says nothing about them.
         """
         alike = (
-            some
+            self._estimate(some, metric)
             for plan, some in self._index.items()
             if plan.main.data == dataset and paper_method(self.paper, plan) is not None
         )
-        return pooled_spread(alike, metric.lower())
+        return pooled_spread(alike)
 
     def _command(self, table: str, dataset: str, method: str, measured: Estimate | None) -> str:
         full = measured is not None and measured.n >= self.seeds

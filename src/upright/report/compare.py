@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from upright.records import Record, Reported
 from upright.report.model import Difference, Estimate, Reduction, Source, SpreadBasis
 
-__all__ = ["difference", "estimate", "pooled_spread", "reduction", "reported_reduction"]
+__all__ = [
+    "difference",
+    "estimate",
+    "natural_beside",
+    "pooled_spread",
+    "reduction",
+    "reported_reduction",
+]
 
 
 def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
@@ -29,12 +36,22 @@ def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
     )
 
 
-def pooled_spread(methods: Iterable[Iterable[Record]], metric: str) -> float | None:
+def natural_beside(records: Iterable[Record], metric: str) -> Estimate | None:
+    """Average natural accuracy over those networks of which a metric is known, where it is of any.
+
+    A seed that was trained again, to measure something else, is another network.
+    """
+    kept = tuple(records)
+    having = [record for record in kept if metric in record.measured]
+    return estimate(having, "nat") or estimate(kept, "nat")
+
+
+def pooled_spread(methods: Iterable[Estimate | None]) -> float | None:
     """The standard deviation between seeds of one method, from all that have several; or None.
 
     Methods differ in their means, so each counts by the squares around its own.
     """
-    found = [each for each in (estimate(records, metric) for records in methods) if each]
+    found = [each for each in methods if each is not None]
     freedom = sum(each.n - 1 for each in found)
     squares = sum((each.stderr or 0) ** 2 * each.n * (each.n - 1) for each in found)
     return math.sqrt(squares / freedom) if squares else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from upright.objective import Objective, known_objective
 from upright.records import Record
 from upright.report.comparable import comparable_times, setting_in_words
-from upright.report.compare import estimate
+from upright.report.compare import estimate, natural_beside
 from upright.report.model import Estimate
 
 __all__ = ["LambdaPoint", "RuntimePoint", "lambda_curve", "lambda_point", "runtime_points"]
@@ -82,7 +82,7 @@ def _is_on_curve(objective: Objective, method: Objective) -> bool:
 
 
 def _runtime_point(records: list[Record]) -> RuntimePoint:
-    natural, grid = estimate(records, "nat"), estimate(records, "grid-775")
+    natural, grid = natural_beside(records, "grid-775"), estimate(records, "grid-775")
     assert natural is not None  # or it would not be comparable
     assert grid is not None
     first = records[0]
@@ -114,7 +114,7 @@ def lambda_point(
     weight: float, records: Sequence[Record], metric: str = "grid-775"
 ) -> LambdaPoint | None:
     """Average the records of one λ over seeds; None where they lack an accuracy."""
-    natural, grid = estimate(records, "nat"), estimate(records, metric)
+    natural, grid = natural_beside(records, metric), estimate(records, metric)
     if natural is None or grid is None:
         return None
     return LambdaPoint(weight=weight, natural=natural, grid=grid)

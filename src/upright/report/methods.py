@@ -61,9 +61,9 @@ def _without_synonyms(methods: dict[str, dict[str, Cell]]) -> dict[str, dict[str
 
 
 def _row(name: str, cells: dict[str, Cell], metric: str, marks: dict[str, str]) -> tuple[str, ...]:
-    measured = [cell.measured for cell in cells.values() if cell.measured is not None]
-    values = [_percent(cells.get(each), marks) for each in ("nat", metric)]
-    seeds = min(estimate.n for estimate in measured)
+    shown = [cells.get(each) for each in ("nat", metric)]
+    values = [_percent(cell, marks) for cell in shown]
+    seeds = min((cell.measured.n for cell in shown if cell and cell.measured), default=0)
     chosen = sorted({cell.choice for cell in cells.values()} - {""})
     title = ", ".join([f"`{spaced(name)}`", *chosen])
     return title, str(seeds), *(part for pair in values for part in pair)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from upright.objective import known_objective
 from upright.records import Record
 from upright.report.comparable import comparable, setting_in_words
-from upright.report.compare import estimate
+from upright.report.compare import estimate, natural_beside
 from upright.report.data import LambdaPoint, lambda_curve
 from upright.report.figures.draw import EDGE, Drawing, look, styled
 from upright.report.model import Estimate
@@ -75,7 +75,7 @@ def _curves(records: Sequence[Record], dataset: str, search: Search) -> Curves:
 
 def _accuracies(records: Sequence[Record], dataset: str, method: str) -> dict[str, Estimate | None]:
     same = [each for each in records if (each.dataset, each.method) == (dataset, method)]
-    return {"grid": estimate(same, "grid-775"), "natural": estimate(same, "nat")}
+    return {"grid": estimate(same, "grid-775"), "natural": natural_beside(same, "grid-775")}
 
 
 def _panel(axes: Axes, curves: Curves, methods: list[str], metric: str) -> None:
