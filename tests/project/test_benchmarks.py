@@ -353,7 +353,7 @@ def test_what_is_combined_is_what_was_changed_alone(experiment: str) -> None:
 def test_means_of_seeds_are_one_and_those_of_mirror_images_one_for_each_seed() -> None:
     stronger = load("stronger")
     asked = ("mirror", "seeds", "seeds+mirror")
-    jobs = stronger.Stronger(experiments=("antialiased",), seeds=3, means=asked, device="cpu")
+    jobs = stronger.Stronger(experiments=("antialiased:blur",), seeds=3, means=asked, device="cpu")
     plans = [plan for _, plan in jobs._plans()]
     runs, mirrored, (mean, both) = plans[:3], plans[3:6], plans[6:]
     assert [plan.members for plan in mirrored] == [(run,) for run in runs]
@@ -363,7 +363,7 @@ def test_means_of_seeds_are_one_and_those_of_mirror_images_one_for_each_seed() -
 
 def test_seeds_count_from_the_first_that_is_asked_for() -> None:
     stronger = load("stronger")
-    named = {"experiments": ("antialiased",), "seeds": 2, "first_seed": 1, "device": "cpu"}
+    named = {"experiments": ("antialiased:blur",), "seeds": 2, "first_seed": 1, "device": "cpu"}
     jobs = stronger.Stronger(**named, means=("seeds",))
     *runs, mean = [plan for _, plan in jobs._plans()]
     assert [run.seed for run in runs] == [1, 2]
@@ -372,14 +372,14 @@ def test_seeds_count_from_the_first_that_is_asked_for() -> None:
 
 def test_means_alone_are_those_that_are_measured_beside_the_runs() -> None:
     stronger = load("stronger")
-    named = {"experiments": ("antialiased",), "seeds": 2, "means": ("seeds",), "device": "cpu"}
+    named = {"experiments": ("antialiased:blur",), "seeds": 2, "means": ("seeds",), "device": "cpu"}
     *_, mean = stronger.Stronger(**named)._plans()
     assert list(stronger.Stronger(**named, means_alone=True)._plans()) == [mean]
 
 
 def test_a_mean_of_all_has_every_recipe_and_seed_that_was_named() -> None:
     stronger = load("stronger")
-    named = ("antialiased", "large:wideresnet16-8")
+    named = ("antialiased:blur", "large:wideresnet16-8")
     asked = ("all", "all+mirror")
     jobs = stronger.Stronger(experiments=named, seeds=2, means=asked, device="cpu")
     *runs, mean, both = [plan for _, plan in jobs._plans()]
