@@ -23,6 +23,7 @@ from upright import (
     WorstCase,
 )
 from upright.attacks import pick_worst, usual_grid
+from upright.testing import check_attack
 
 SPACE = rigid_box(max_dx=2.0, max_dy=3.0, max_angle=30.0)
 TOPS = torch.tensor([[0.3, -1.2, 7.0], [-1.9, 2.6, -29.0], [1.0, 0.0, 12.5], [0.0, 0.0, 0.0]])
@@ -70,23 +71,14 @@ def search(
 
 class TestEveryAttack:
     @every_attack
-    def test_gives_each_image_a_pose_of_the_space_and_its_score(self, attack: Attack) -> None:
-        found = search(attack, Hill())
-        assert found.pose.shape == found.score.shape == (len(TOPS),)
-        assert SPACE.contains(found.pose).all()
-        torch.testing.assert_close(Hill()(found.pose), found.score)
+    def test_keeps_the_rules_of_attacks(self, attack: Attack) -> None:
+        check_attack(attack, SPACE)
 
     @every_attack
     def test_forward_passes_are_what_the_score_was_asked(self, attack: Attack) -> None:
         hill = Hill()
         found = search(attack, hill)
         assert found.forward_passes == hill.passes == attack.passes_per_image * len(TOPS)
-
-    @every_attack
-    def test_stays_in_the_space_while_it_searches(self, attack: Attack) -> None:
-        hill = Hill(tops=100 * torch.ones(4, 3))
-        search(attack, hill)
-        assert all(SPACE.contains(Pose(poses)).all() for poses in hill.asked)
 
     @every_attack
     def test_does_not_depend_on_the_scale_of_the_score(self, attack: Attack) -> None:
@@ -98,11 +90,6 @@ class TestEveryAttack:
         plain, lifted = search(attack, Hill()), search(attack, lambda pose: Hill()(pose) - 3)
         # Where a search computes with differences of scores, they are rounded.
         torch.testing.assert_close(plain.pose.values, lifted.pose.values, rtol=0, atol=1e-4)
-
-    @every_attack
-    def test_the_same_generator_gives_the_same_search(self, attack: Attack) -> None:
-        once, again = search(attack, Hill(), seed=3), search(attack, Hill(), seed=3)
-        assert torch.equal(once.pose.values, again.pose.values)
 
     @every_attack
     def test_the_worst_pose_alone_is_that_of_the_search(self, attack: Attack) -> None:
@@ -118,18 +105,6 @@ class TestEveryAttack:
         found = search(attack, hill, count=1)
         assert found.pose.shape == found.score.shape == (1,)
         assert hill.passes == attack.passes_per_image
-
-    @every_attack
-    def test_zero_limits_leave_the_zero_pose(self, attack: Attack) -> None:
-        nowhere = rigid(0, 0)
-        found = attack.search(Hill(), nowhere, len(TOPS), generator=generator())
-        assert not found.pose.values.any()
-
-    @every_attack
-    def test_global_random_state_is_left_alone(self, attack: Attack) -> None:
-        before = torch.get_rng_state()
-        search(attack, Hill())
-        assert torch.equal(torch.get_rng_state(), before)
 
 
 OTHERS = ["zoom", "rotate(-5..20) blur(2px)", "brightness(-0.1..0) stretch", "hue gamma shear"]

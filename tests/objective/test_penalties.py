@@ -14,6 +14,7 @@ from scipy.stats import entropy
 from torch import Tensor
 
 from upright.penalties import KL, L2, Penalty, kl_divergence, squared_distance
+from upright.testing import check_penalty
 
 PENALTIES: list[Penalty] = [L2(), L2(1.5), KL(), KL("transformed")]
 every_penalty = pytest.mark.parametrize("penalty", PENALTIES, ids=str)
@@ -70,6 +71,11 @@ def test_a_direction_that_is_none_is_refused() -> None:
 
 
 @every_penalty
+def test_keeps_the_rules_of_penalties(penalty: Penalty) -> None:
+    check_penalty(penalty)
+
+
+@every_penalty
 @settings(deadline=None)
 @given(st.lists(st.integers(-5, 5), min_size=4, max_size=4), st.integers(0, 3), st.integers(1, 5))
 def test_zero_if_equal_and_positive_if_one_logit_differs(
@@ -100,17 +106,8 @@ def test_l2_ignores_only_what_is_added_to_both_sides() -> None:
 
 
 @every_penalty
-def test_leading_axes_broadcast_over_many_copies_of_one_original(penalty: Penalty) -> None:
-    natural, transformed = rows(5, 4), rows(3, 5, 4, seed=1)
-    expected = torch.stack([penalty(natural, copy) for copy in transformed])
-    assert expected.shape == (3, 5)
-    assert torch.equal(penalty(natural, transformed), expected)
-
-
-@every_penalty
 def test_gradients_flow_through_both_sides(penalty: Penalty) -> None:
     natural, transformed = rows(3, 4).requires_grad_(), rows(3, 4, seed=1).requires_grad_()
-    assert torch.autograd.gradcheck(penalty, (natural, transformed))
     total = penalty(natural, transformed).sum()
     for gradient in torch.autograd.grad(total, (natural, transformed)):
         assert (gradient.abs().sum(1) > 0).all()
