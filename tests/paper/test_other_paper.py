@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -192,3 +193,57 @@ def test_its_leaderboard_is_by_its_own_metric_and_question():
         ("convnet", 0.2, 9),
     ]
     assert [row.recipe for row in board.rows] == [("the paper's",), (), ("the paper's",), ()]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "told"),
+    [
+        (
+            "mean,stderr\n",
+            "stderr\n",
+            "numbers begin with the line table,dataset,method,metric,mean",
+        ),
+        ("turns,The Glyphs,plain,nat", "turns,The Glyphs,plian,nat", "did you mean 'plain'"),
+        ("turns,The Glyphs,plain,nat", "turns,The Glyph,plain,nat", "did you mean 'The Glyphs'"),
+        ("again,The Glyphs,plain", "again,Glyphs,plain", "is of a data set that the paper does"),
+        ("plain,grid-7,20.00", "plain,grid-9,20.00", "did you mean 'grid-7'"),
+        ("grid-7,20.00,2.00", "nat,20.00,2.00", "2 numbers of turns / The Glyphs / plain / nat"),
+        ("nat,90.00", "nat,ninety", "has the mean 'ninety' and the stderr '1.00'"),
+        ("nat,90.00", "nat,nan", "has the mean 'nan'"),
+        ("grid-7,2.00,1.00", "grid-7,2.00,1.0.0", "and the stderr '1.0.0'"),
+        ("again,The Glyphs,plain", "against,The Glyphs,plain", "a misprint is told of again / The"),
+    ],
+)
+def test_a_slip_of_the_pen_in_its_numbers_is_told(wrong: str, right: str, told: str) -> None:
+    numbers = TURNS.numbers.replace(wrong, right, 1)
+    assert numbers != TURNS.numbers
+    with pytest.raises(ValueError, match=told):
+        paper_rows(paper=replace(TURNS, numbers=numbers))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"datasets": {"glyph": "The Glyphs"}},
+            "the layout turns is of a data set .* mean 'glyph'",
+        ),
+        ({"training": {"cifar10": {}}}, "training is of a data set .*'cifar10': there are glyphs"),
+        (
+            {"layouts": (replace(TURNS.layouts[0], methods=("plain", "std", "AT(rob,Wo-10)")),)},
+            "has a column 'std', of which there is no number",
+        ),
+        (
+            {"layouts": (replace(TURNS.layouts[0], metrics=("grid-7",)),)},
+            "'nat': did you mean|'nat': there are grid-7",
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_beside_its_numbers_is_told(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        paper_rows(paper=replace(TURNS, **changes))
+
+
+def test_a_table_of_several_blocks_has_the_cells_of_them_all() -> None:
+    plain, worst = (replace(TURNS.layouts[0], methods=(name,)) for name in TURNS.layouts[0].methods)
+    assert len(paper_rows(paper=replace(TURNS, layouts=(plain, worst)))) == 6

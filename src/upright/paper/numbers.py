@@ -15,12 +15,13 @@ not of ``finer_grid``; L2(nat, Wo-10) on CIFAR-10 is the 75.46 of the appendix, 
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 
 from upright.paper.paper import Method, Paper
+from upright.paper.slips import read_numbers
 from upright.records import Reported
 
 __all__ = [
@@ -51,7 +52,7 @@ class PrintedNumber:
 @cache
 def paper_rows(paper: Paper) -> tuple[PrintedNumber, ...]:
     """All numbers, in the order of the paper, misprints included."""
-    return tuple(_row(paper, values) for values in csv.DictReader(paper.numbers.splitlines()))
+    return tuple(_row(paper, line) for line in read_numbers(paper))
 
 
 def reported(paper: Paper, dataset: str, method: str, metric: str) -> Reported | None:
@@ -122,7 +123,7 @@ def _one_method(paper: Paper, name: str) -> Method | None:
         return None
 
 
-def _row(paper: Paper, values: dict[str, str]) -> PrintedNumber:
+def _row(paper: Paper, values: Mapping[str, str]) -> PrintedNumber:
     table, dataset, method = (values[name] for name in ("table", "dataset", "method"))
     stderr = _fraction(values["stderr"]) if values["stderr"] else None
     return PrintedNumber(
