@@ -53,7 +53,7 @@ def _cells(row: Standing) -> tuple[str, ...]:
         " + ".join(_network(name) for name in row.networks),
         f"`{row.method}`",
         _recipe(row),
-        *(_accuracy(found, row.seeds) for found in row.accuracies),
+        *(_accuracy(found, row) for found in row.accuracies),
         str(row.seeds),
         "" if row.parameters is None else f"{row.parameters:,}",
         "" if row.operations is None else f"{row.operations / 1e9:.3g}",
@@ -73,16 +73,18 @@ def _recipe(row: Standing) -> str:
     return "; ".join(filter(None, (SOURCE.format(row.source, row.attacked.table), row.caveat)))
 
 
-def _accuracy(found: Estimate | Reported | None, seeds: int) -> str:
+def _accuracy(found: Estimate | Reported | None, row: Standing) -> str:
     """In per cent, with the standard deviation between seeds; of fewer seeds than the row has, how
-    many. Of a reported one the mean alone."""
+    many, and whether it is of other runs of them. Of a reported one the mean alone."""
     if found is None:
         return ""
     mean = f"{100 * found.mean:.2f}"
     if isinstance(found, Reported):
         return mean
     spread = "" if found.stderr is None else f" ± {100 * found.stderr * found.n**0.5:.2f}"
-    of = "" if found.n == seeds else f" ({found.n} of them)"
+    of = "" if found.n == row.seeds else f" ({found.n} of them)"
+    if isinstance(row.attacked, Estimate) and not set(found.sources) <= set(row.attacked.sources):
+        of += " (other runs)"
     return f"{mean}{spread}{of}"
 
 

@@ -26,7 +26,9 @@ def test_means_of_answers_have_no_part_in_the_pooled_spread() -> None:
     alone, beside = (
         Judge(INVARIANCE, records, seeds=5) for records in (plain, [*plain, *mirrored])
     )
-    assert alone.pooled("cifar10", "nat") == pytest.approx(0.1 / math.sqrt(2))
+    spread = alone.pooled("cifar10", "nat")
+    assert spread is not None
+    assert (spread.deviation, spread.freedom) == (pytest.approx(0.1 / math.sqrt(2)), 1)
     assert beside.pooled("cifar10", "nat") == alone.pooled("cifar10", "nat")
 
 
@@ -59,7 +61,8 @@ def test_runs_by_other_recipes_have_no_part_in_the_pooled_spread() -> None:
 
     def pooled(*records: list[Record]) -> float | None:
         every = itertools.chain.from_iterable(records)
-        return Judge(INVARIANCE, every, seeds=5).pooled("cifar10", "nat")
+        spread = Judge(INVARIANCE, every, seeds=5).pooled("cifar10", "nat")
+        return None if spread is None else spread.deviation
 
     paper, larger, other = recorded(0.1), recorded(0.3, batch=128), recorded(0.2, cosine=True)
     assert pooled(paper) == pooled(paper, other) == pytest.approx(0.1 / math.sqrt(2))

@@ -37,7 +37,12 @@ from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.model import Table
 from upright.report.sections import fill_sections
-from upright.report.summary import summarise, summary_to_markdown, summary_to_terminal
+from upright.report.summary import (
+    repeats_to_markdown,
+    summarise,
+    summary_to_markdown,
+    summary_to_terminal,
+)
 from upright.report.tables import to_csv, to_latex, to_markdown, to_terminal
 from upright.report.weights import WeightChoice, weights_to_markdown, weights_to_terminal
 from upright.train import TrainingPrecision
@@ -325,7 +330,7 @@ def _sections(tables: Sequence[Table], choices: Sequence[WeightChoice]) -> dict[
         "headline": ""
         if headline is None
         else headline_to_markdown(tables, headline, paper_seeds=_PAPER.seeds),
-        "summary": summary_to_markdown(summarise(tables)),
+        "summary": f"{summary_to_markdown(summarise(tables))}\n{repeats_to_markdown(tables)}",
         "methods": methods_to_markdown(tables, metric=_PAPER.decisive),
         "weights": weights_to_markdown(choices, metric=_PAPER.decisive),
         "tables": _markdown(tables),

@@ -16,7 +16,7 @@ from upright.paper.cells import by_recipe, chosen_weight, paper_method, wanted
 from upright.paper.numbers import misprint_of, printed, reported
 from upright.paper.paper import Layout, Paper
 from upright.records import Record, Reported
-from upright.report import Cell, Difference, Estimate
+from upright.report import Cell, Difference, Estimate, Spread
 from upright.report.compare import (
     difference,
     estimate,
@@ -127,7 +127,7 @@ class Judge:
         found = (self._estimate(records, metric) for metric in (self.paper.decisive, "nat"))
         return tuple(-1.0 if each is None else each.mean for each in found)
 
-    def _pooled(self, dataset: str, metric: str) -> float | None:
+    def _pooled(self, dataset: str, metric: str) -> Spread | None:
         """The spread between seeds over all runs of the paper's on a data set, shown or not.
 
         How far networks by other recipes lie apart, or means of answers, says nothing about them.

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 
 from upright.records import Record, Reported
-from upright.report.model import Difference, Estimate, Reduction, Source, SpreadBasis
+from upright.report.model import Difference, Estimate, Reduction, Source, Spread, SpreadBasis
 
 __all__ = [
     "difference",
@@ -46,7 +46,7 @@ def natural_beside(records: Iterable[Record], metric: str) -> Estimate | None:
     return estimate(having, "nat") or estimate(kept, "nat")
 
 
-def pooled_spread(methods: Iterable[Estimate | None]) -> float | None:
+def pooled_spread(methods: Iterable[Estimate | None]) -> Spread | None:
     """The standard deviation between seeds of one method, from all that have several; or None.
 
     Methods differ in their means, so each counts by the squares around its own.
@@ -54,33 +54,55 @@ def pooled_spread(methods: Iterable[Estimate | None]) -> float | None:
     found = [each for each in methods if each is not None]
     freedom = sum(each.n - 1 for each in found)
     squares = sum((each.stderr or 0) ** 2 * each.n * (each.n - 1) for each in found)
-    return math.sqrt(squares / freedom) if squares else None
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom) if squares else None
 
 
 def difference(
-    measured: Estimate, reported: Reported, *, pooled: float | None = None, paper_seeds: int = 5
+    measured: Estimate, reported: Reported, *, pooled: Spread | None = None, paper_seeds: int = 5
 ) -> Difference:
     """Compare a mean with the paper's, which is over ``paper_seeds`` runs.
 
     The standard error of the difference is that of both means together. A mean of one seed has
     none of its own; then its spread is taken to be the pooled one of our other methods or, where
     that is not known, that of the paper's runs, of five √5 times its standard error. Where the
-    paper prints none, its runs are taken to spread like ours. With none of these, the spread is
-    that of a fraction of so many test images.
+    paper prints none, or one that is rounded to nothing, its runs are taken to spread like ours.
+    With none of these, the spread is that of a fraction of so many test images.
     """
-    basis: SpreadBasis
-    if measured.stderr:
-        basis, spread = "seeds", measured.stderr * math.sqrt(measured.n)
-    elif pooled:
-        basis, spread = "pooled", pooled
-    elif reported.stderr:
-        basis, spread = "paper", reported.stderr * math.sqrt(paper_seeds)
+    theirs = _spread_of(reported.stderr, paper_seeds)
+    basis, ours = _our_spread(measured, reported, pooled, theirs)
+    variances = ours.deviation**2 / measured.n, (theirs or ours).deviation ** 2 / paper_seeds
+    if theirs is None or theirs is ours:
+        freedom = ours.freedom  # one estimate serves both
     else:
-        basis, spread = "images", _binomial(reported.mean, measured.images)
-    ours = measured.stderr or spread / math.sqrt(measured.n)
-    theirs = spread / math.sqrt(paper_seeds) if reported.stderr is None else reported.stderr
-    stderr = math.hypot(ours, theirs)
-    return Difference(absolute=measured.mean - reported.mean, stderr=stderr, basis=basis)
+        parts = zip(variances, (ours.freedom, theirs.freedom), strict=True)
+        freedom = sum(variances) ** 2 / sum(part**2 / its for part, its in parts)
+    return Difference(
+        absolute=measured.mean - reported.mean,
+        stderr=math.sqrt(sum(variances)),
+        freedom=freedom,
+        basis=basis,
+    )
+
+
+def _our_spread(
+    measured: Estimate, reported: Reported, pooled: Spread | None, theirs: Spread | None
+) -> tuple[SpreadBasis, Spread]:
+    own = _spread_of(measured.stderr, measured.n)
+    if own is not None:
+        return "seeds", own
+    if pooled is not None:
+        return "pooled", pooled
+    if theirs is not None:
+        return "paper", theirs
+    of_images = _binomial(reported.mean, measured.images)
+    return "images", Spread(deviation=of_images, freedom=math.inf)
+
+
+def _spread_of(stderr: float | None, runs: int) -> Spread | None:
+    """Give what a mean's standard error says; None for none, and for one of nothing."""
+    if not stderr:
+        return None
+    return Spread(deviation=stderr * math.sqrt(runs), freedom=runs - 1)
 
 
 def reduction(accuracy: float, baseline: float) -> Reduction | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from scipy.special import ndtr, stdtrit
+
 from upright.records import Reported
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "Reduction",
     "Row",
     "Source",
+    "Spread",
     "SpreadBasis",
     "Standing",
     "Table",
@@ -28,11 +31,12 @@ __all__ = [
 ]
 
 NOISE = 2.0
-"""Means that differ by at most so many standard errors agree."""
+"""Means that differ by at most so many standard errors agree, where the spread is known well."""
 
 Verdict = Literal["agrees", "above", "short", "unjudged", "missing"]
-"""``agrees``: within two standard errors of the paper, either way; ``above`` and ``short``: further
-above or below it, which are both signs of another recipe; ``unjudged``: measured, but the paper has
+"""``agrees``: as near to the paper as two standard errors are where the spread is known well
+(``Difference.limit``), either way; ``above`` and ``short``: further above or below it, which are
+both signs of another recipe; ``unjudged``: measured, but the paper has
 no number to compare with; ``missing``: not measured."""
 
 
@@ -72,13 +76,31 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spread:
+    """A standard deviation between runs, as it was estimated."""
+
+    deviation: float
+    freedom: float
+    """Its degrees of freedom: how many runs beyond their means it was estimated from."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """A measured mean less the reported one."""
 
     absolute: float
     stderr: float
     """Of the difference."""
+    freedom: float
+    """Degrees of freedom of that (Welch and Satterthwaite)."""
     basis: SpreadBasis
+
+    @property
+    def limit(self) -> float:
+        """How many standard errors agree: Student's quantile for the chance that 2 have of a normal
+        distribution, 4.6 %. Of five runs, which leave 4 degrees of freedom, it is 2.9."""
+        known_well = 1e9  # not all versions of scipy take infinity
+        return float(stdtrit(min(self.freedom, known_well), float(ndtr(NOISE))))
 
     @property
     def in_stderr(self) -> float:
@@ -130,7 +152,7 @@ class Cell:
             return "missing"
         if self.difference is None:
             return "unjudged"
-        if abs(self.difference.in_stderr) <= NOISE:
+        if abs(self.difference.in_stderr) <= self.difference.limit:
             return "agrees"
         return "above" if self.difference.absolute > 0 else "short"
 
