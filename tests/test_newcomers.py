@@ -8,13 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
-from upright import Normalised, Objective, RegularizedLoss, ensemble, evaluate, load_model, warp
+from upright import (
+    Normalised,
+    Objective,
+    RegularizedLoss,
+    ensemble,
+    evaluate,
+    load_model,
+    warp,
+    zoo,
+)
 from upright.checks import SuspiciousInput
+from upright.data import load_data
 from upright.intervals import difference
 from upright.penalties import Penalty
 from upright.pose import Pose
+from upright.train import Recipe, load_network, train
+from upright.train.weight_files import read_weights
 
 IMAGES = torch.rand(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 4
@@ -95,3 +108,114 @@ def test_a_penalty_that_is_no_number_is_told_in_the_first_batch() -> None:
     objective = Objective(batch="rob", penalty=Rooted(), attack=Objective.parse("std*").attack)
     with pytest.raises(ValueError, match="the penalty is nan where all logits are numbers"):
         RegularizedLoss(objective)(network(), IMAGES, LABELS)
+
+
+class TestInfiniteLogits:
+    """A network that overflows in half precision says infinity, of which no loss comes."""
+
+    @staticmethod
+    def saying(value: float) -> nn.Module:
+        torch.manual_seed(0)
+        model = network()
+        with torch.no_grad():
+            model[-1].bias[0] = value  # type: ignore[index, union-attr]
+        return model
+
+    @pytest.mark.parametrize("label", [0, 1])
+    @pytest.mark.parametrize("attacks", [["wo-2"], ["grid-3x3x3"], []])
+    def test_are_refused(self, label: int, attacks: list[str]) -> None:
+        labels = torch.full_like(LABELS, label)
+        with pytest.raises(ValueError, match="NaN or infinite logits for image 0"):
+            evaluate(self.saying(torch.inf), (IMAGES, labels), attacks=attacks)
+        with pytest.raises(ValueError, match="NaN or infinite logits"):
+            RegularizedLoss("KL(rob, Wo-2)")(self.saying(torch.inf), IMAGES, labels)
+
+    def test_a_class_that_is_left_out_is_never_the_answer(self) -> None:
+        found = evaluate(self.saying(-torch.inf), (IMAGES, LABELS), attacks=["wo-2"])
+        others = evaluate(self.saying(-1e4), (IMAGES, LABELS), attacks=["wo-2"])
+        assert found.natural_correct.equal(others.natural_correct)
+        assert found.attacks["wo-2"].accuracy == others.attacks["wo-2"].accuracy
+
+
+def test_what_makes_a_model_is_told_from_one() -> None:
+    class Net(nn.Module):
+        pass
+
+    def make() -> nn.Module:
+        return network()
+
+    for maker, name in ((Net, "Net"), (make, "make")):
+        with pytest.raises(ValueError, match=f"but {name} makes one; call it first"):
+            evaluate(maker, (IMAGES, LABELS), attacks=["rnd"])  # type: ignore[arg-type]
+
+
+OWN = """
+import torch
+from torch import nn
+
+def lazy(classes):
+    waiting = nn.LazyLinear(8), nn.LazyBatchNorm1d()
+    return nn.Sequential(nn.Flatten(), *waiting, nn.Linear(8, classes))
+
+def sure(classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes), nn.Softmax(1))
+
+def broken(classes):
+    made = nn.Sequential(nn.Flatten(), nn.Linear(3072, classes))
+    with torch.no_grad():
+        made[1].weight[0, 0] = float("nan")
+    return made
+"""
+
+
+class TestOwnNetworksInTraining:
+    @pytest.fixture(autouse=True)
+    def _own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "own.py").write_text(OWN)
+        monkeypatch.chdir(tmp_path)
+
+    @staticmethod
+    def recipe(factory: str) -> Recipe:
+        return Recipe(
+            objective="std", data="glyphs", train_images=64, model=f"own.py:{factory}", steps=2
+        )
+
+    def test_layers_that_wait_for_their_first_images_come_back_with_their_weights(self) -> None:
+        trained = train(self.recipe("lazy"), "runs/lazy")
+        images = torch.rand(5, 3, 32, 32)
+        again = load_network("runs/lazy")
+        assert again(images).shape == (5, 10)
+        kept = again.state_dict()
+        assert kept["1.weight"].shape == (8, 3072)
+        assert load_network(trained.path)(images).equal(again(images))
+
+    def test_one_that_ends_in_a_softmax_is_told_of_before_it_is_trained(self) -> None:
+        with pytest.warns(SuspiciousInput, match="look like probabilities; return logits"):
+            train(self.recipe("sure"), "runs/sure")
+
+    def test_one_whose_weights_are_no_numbers_is_not_trained(self) -> None:
+        with pytest.raises(ValueError, match="NaN or infinite logits; check its weights"):
+            train(self.recipe("broken"), "runs/broken")
+
+
+def test_what_a_folder_of_pictures_leaves_out_is_told(tmp_path: Path) -> None:
+    for place, name in enumerate(["a/1.png", "a/2.JFIF", "b/1.png", "b/more/2.png", "b/3.heic"]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray(np.full((8, 8, 3), 40 * place, np.uint8))
+        picture.save(tmp_path / name, "png")
+    (tmp_path / "a" / "Thumbs.db").write_bytes(b"")
+    told = r"left out: .* pictures \(1 \.heic\) and folders inside of classes \(1, such as .*more\)"
+    with pytest.warns(SuspiciousInput, match=told):
+        assert len(load_data(f"folder:{tmp_path}")) == 3
+
+
+def test_a_zoo_that_is_no_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPRIGHT_ZOO", str(tmp_path / "none"))
+    with pytest.warns(SuspiciousInput, match="UPRIGHT_ZOO names .*none, which is no folder"):
+        assert "cifar10/std" in zoo.names()
+
+
+def test_a_model_of_onnx_is_no_file_of_weights(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"any")
+    with pytest.raises(ValueError, match="is a model of ONNX, and not weights alone"):
+        read_weights(str(tmp_path / "net.onnx"))

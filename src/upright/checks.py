@@ -5,6 +5,7 @@ What cannot be right raises ``ValueError``; what is only suspicious warns with `
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Sequence, Set
@@ -19,6 +20,7 @@ from upright.callers import warn_caller
 __all__ = [
     "Model",
     "SuspiciousInput",
+    "as_numbers",
     "check_at_least_1",
     "check_callable",
     "check_class_weights",
@@ -226,8 +228,16 @@ def check_logits(logits: Tensor, count: int) -> None:
         )
 
 
+def as_numbers(logits: Tensor) -> Tensor:
+    """Give logits, with NaN in place of infinity: no class is infinitely more likely than others.
+
+    Minus infinity stays. It is a class that is left out, of probability 0.
+    """
+    return logits.masked_fill(logits == math.inf, math.nan)
+
+
 def check_numbers(answers: Tensor, name: Callable[[tuple[int, ...]], str] | None = None) -> None:
-    """Check a model's logits, or their losses, which are NaN where a logit is NaN or infinite.
+    """Check a model's logits, ``as_numbers``, or their losses.
 
     ``name`` says what was asked, of the first answer that is wrong, by where it lies.
     """
@@ -265,8 +275,18 @@ def check_probabilities(answers: Tensor) -> None:
         )
 
 
+def takes_anything(function: Callable[..., object]) -> bool:
+    """Whether a function has a place for images."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return any(each.kind not in kinds for each in inspect.signature(function).parameters.values())
+
+
 def check_callable(model: object) -> None:
-    """Refuse what cannot be asked, such as the name of a model."""
+    """Refuse what cannot be asked, such as the name of a model, or what makes one."""
+    if isinstance(model, type) or (inspect.isfunction(model) and not takes_anything(model)):
+        raise ValueError(
+            f"a model takes images and gives logits, but {model.__name__} makes one; call it first"
+        )
     if not callable(model):
         name = f"the name {model!r}" if isinstance(model, str) else f"of {type(model).__name__}"
         raise ValueError(

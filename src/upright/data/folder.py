@@ -4,15 +4,17 @@ A folder whose sub-folders are `train` and `test` (or `val`), each with a sub-fo
 has these two parts, and the classes are those of both. Any other folder is one part, whichever is
 asked for.
 
-The sorted names of the sub-folders are the classes, also of those that are empty. Images are turned
-upright as their EXIF orientation says, and converted to RGB. They come one from each class in turn,
-so that the first n are spread over the classes.
+The sorted names of the sub-folders are the classes, also of those that are empty. Folders inside of
+a class are not read, nor are files that are no pictures by their names: a warning tells of them.
+Images are turned upright as their EXIF orientation says, and converted to RGB. They come one from
+each class in turn, so that the first n are spread over the classes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -22,6 +24,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from upright.callers import warn_caller
+from upright.checks import SuspiciousInput
 from upright.data.being_read import BeingRead
 from upright.data.images import LabelledImages
 from upright.data.registry import Request, Split, data_set
@@ -30,7 +34,12 @@ from upright.pictures import as_seen, open_picture
 
 __all__ = ["read_folder"]
 
-_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_SUFFIXES = (
+    *(".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff"),
+    ".webp",
+)
+_OF_SYSTEMS = ("desktop.ini", "thumbs.db")
+"""What file managers leave beside pictures."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,7 @@ def _being_read(
     classes = sorted({folder.name for part in parts.values() for folder in _class_folders(part)})
     folders = [parts[split] / name for name in classes]
     files = [_image_files(folder) if folder.is_dir() else [] for folder in folders]
+    _tell_what_is_left_out(folders)
     entries = _in_turn(files)[:limit]
     if not entries:
         raise ValueError(
@@ -169,6 +179,31 @@ def _image_files(folder: Path) -> list[Path]:
             " a class but holds the classes, read it instead"
         )
     return files
+
+
+def _tell_what_is_left_out(folders: Iterable[Path]) -> None:
+    """Warn of what lies in classes and is read by others: folders, and pictures of other kinds."""
+    inside: list[Path] = []
+    kinds: Counter[str] = Counter()
+    for folder in filter(Path.is_dir, folders):
+        with os.scandir(folder) as items:
+            for item in items:
+                name = item.name.lower()
+                if name[0] == "." or name in _OF_SYSTEMS or name.endswith(_SUFFIXES):
+                    continue
+                if item.is_dir():
+                    inside.append(Path(item.path))
+                else:
+                    kinds[Path(name).suffix or "no suffix"] += 1
+    told = []
+    if kinds:
+        few = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
+        told.append(f"files that are no known pictures ({few})")
+    if inside:
+        told.append(f"folders inside of classes ({len(inside)}, such as {min(inside)})")
+    if told:
+        message = f"left out: {' and '.join(told)}; put the pictures of a class into its folder"
+        warn_caller(message, SuspiciousInput)
 
 
 def _in_turn(files: Sequence[Sequence[Path]]) -> list[_Entry]:

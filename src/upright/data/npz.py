@@ -110,10 +110,13 @@ def _prefix(path: Path, split: Split, names: list[str]) -> str:
     for prefix in (f"{split}_", ""):
         if f"{prefix}images" in names and f"{prefix}labels" in names:
             return prefix
+    other = "test" if split == "train" else "train"
+    there = {f"{other}_images", f"{other}_labels"} <= set(names)
+    hint = f", or ask for these by --split {other}, in Python split={other!r}" if there else ""
     held = ", ".join(ascii(name)[1:-1] for name in names[:8])  # which are whatever the file says
     raise ValueError(
         f"{path}: holds {held or 'no arrays'};"
-        f" give it {split}_images and {split}_labels, or images and labels"
+        f" give it {split}_images and {split}_labels, or images and labels{hint}"
     )
 
 

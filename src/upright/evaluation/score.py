@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from upright.attacks import WorstCase, worse_of
-from upright.checks import Model, check_numbers
+from upright.checks import Model, as_numbers, check_numbers
 from upright.devices import sent
 from upright.evaluation.journal import Journal
 from upright.evaluation.seen import SeenClasses
@@ -54,7 +54,7 @@ def severity(logits: Tensor, labels: Tensor, top: int = 1) -> Tensor:
     falling as logits do where cross-entropies are flat, near 0: searches that follow slopes see
     them there.
     """
-    wide, own = logits.double(), labels[:, None]
+    wide, own = as_numbers(logits).double(), labels[:, None]
     others = wide.scatter(1, own, -math.inf).logsumexp(1)
     log_odds = (others - wide.gather(1, own)[:, 0]).clamp(min=-_MOST)
     return torch.where(_is_right(logits, labels, top), log_odds.clamp(max=_MOST) - _RIGHT, log_odds)
@@ -72,7 +72,7 @@ def _is_right(logits: Tensor, labels: Tensor, top: int) -> Tensor:
 def logits_themselves(logits: Tensor, labels: Tensor) -> Tensor:
     """Keep what a model says."""
     del labels
-    return logits
+    return as_numbers(logits)
 
 
 def is_fooled(value: Tensor) -> Tensor:

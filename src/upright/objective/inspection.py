@@ -72,7 +72,7 @@ class Inspection:
         if is_cross_entropy(criterion):
             _check_classes(criterion, labels, logits.shape[1], values)
         if values and self.is_first:
-            checks.check_numbers(logits)
+            checks.check_numbers(checks.as_numbers(logits))
             checks.warn_if_probabilities(logits)
             self.is_first, self._looked_at_logits = False, True
 

@@ -256,9 +256,9 @@ def _digest(content: bytes, about: Mapping[str, Any]) -> str:
     return hashlib.sha256(content + noted.encode()).hexdigest()
 
 
-def load_network(path: Path) -> nn.Module:
+def load_network(path: str | Path) -> nn.Module:
     """Build a run's network with the weights of its newest checkpoint, in evaluation mode."""
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(Path(path))
     tensors = run.trained()
     try:
         name = run.recipe.model

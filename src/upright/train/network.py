@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from upright.checks import as_numbers, check_numbers, warn_if_probabilities
 from upright.data import LabelledImages
 from upright.factories import FILE, MODULE, Offer, code_digest, digest_of_code, find_factory
 from upright.logits import ask
@@ -116,6 +117,8 @@ def check_outputs(
         for name, each in network.named_buffers():
             if name in before:
                 each.copy_(before[name])
+    check_numbers(as_numbers(logits))
+    warn_if_probabilities(logits)
     if logits.shape[1] != classes:
         raise ValueError(
             f"{recipe.model} gives {logits.shape[1]} outputs, but {classes} are to be trained; let "
@@ -178,6 +181,7 @@ def restore_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
 
     By hand, to say in a line what does not fit.
     """
+    _let_be_of_their_sizes(model, tensors)
     own = model_tensors(model)
     given = {name for name in tensors if name.startswith(_PREFIX)}
     if differing := sorted(own.keys() ^ given):
@@ -188,6 +192,14 @@ def restore_tensors(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+
+
+def _let_be_of_their_sizes(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Give layers that wait for their first images the sizes of what they are to hold."""
+    for name, own in (*model.named_parameters(), *model.named_buffers()):
+        given = tensors.get(f"{_PREFIX}{name}")
+        if is_lazy(own) and given is not None:
+            own.materialize(given.shape)
 
 
 def build_with(

@@ -38,6 +38,11 @@ def read_weights(name: str) -> dict[str, Tensor]:
             f"{path} is a model of torch.jit, and not weights alone; save these, by "
             f"torch.save(torch.jit.load({path.name!r}).state_dict(), FILE)"
         )
+    if path.suffix.lower() == ".onnx":
+        raise ValueError(
+            f"{path} is a model of ONNX, and not weights alone; save these where it was exported, "
+            "by torch.save(model.state_dict(), FILE)"
+        )
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from upright.callers import warn_caller
+from upright.checks import SuspiciousInput
 from upright.train.teacher_network import TEACHERS, TeacherNetwork
 from upright.zoo.card import Card
 from upright.zoo.entry import Entry
@@ -23,8 +25,12 @@ def folders() -> tuple[Path, ...]:
 
     ``UPRIGHT_ZOO`` is a list of folders, separated as in ``PATH``.
     """
-    own = os.environ.get("UPRIGHT_ZOO", "").split(os.pathsep)
-    return (*(Path(folder) for folder in own if folder), SHIPPED)
+    told = os.environ.get("UPRIGHT_ZOO", "").split(os.pathsep)
+    own = [Path(folder) for folder in told if folder]
+    for folder in own:
+        if not folder.is_dir():
+            warn_caller(f"UPRIGHT_ZOO names {folder}, which is no folder", SuspiciousInput)
+    return (*own, SHIPPED)
 
 
 def names() -> tuple[str, ...]:
