@@ -17,6 +17,7 @@ import torch
 from every_network import each_kind
 from tiny_zoo import NAME
 from upright import zoo
+from upright.checks import SuspiciousInput
 from upright.data import load_data
 from upright.models import build_network
 from upright.paper import INVARIANCE, wanted
@@ -192,9 +193,10 @@ class TestShelf:
         Entry(first, NAME).write(card, entry.weights_file.read_bytes())
         folders = [first, tmp_path / "not there", entry.folder]
         monkeypatch.setenv("UPRIGHT_ZOO", os.pathsep.join(map(str, folders)))
-        assert zoo.folders() == (*folders, SHIPPED)
-        assert zoo.card(NAME).note == "the first"
-        assert zoo.names().count(NAME) == 1
+        with pytest.warns(SuspiciousInput, match="not there, which is no folder"):
+            assert zoo.folders() == (*folders, SHIPPED)
+            assert zoo.card(NAME).note == "the first"
+            assert zoo.names().count(NAME) == 1
         monkeypatch.setenv("UPRIGHT_ZOO", str(entry.folder))
         assert zoo.card(NAME).note == ""
 
