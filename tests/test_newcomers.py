@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,6 +136,37 @@ class TestInfiniteLogits:
         others = evaluate(self.saying(-1e4), (IMAGES, LABELS), attacks=["wo-2"])
         assert found.natural_correct.equal(others.natural_correct)
         assert found.attacks["wo-2"].accuracy == others.attacks["wo-2"].accuracy
+
+
+def test_answers_in_whole_numbers_are_understood() -> None:
+    model = network()
+    votes = evaluate(
+        lambda images: (1000 * model(images)).long(), (IMAGES, LABELS), attacks=["wo-2"]
+    )
+    usual = evaluate(
+        lambda images: (1000 * model(images)).round(), (IMAGES, LABELS), attacks=["wo-2"]
+    )
+    assert len(votes) == len(usual) == len(IMAGES)
+
+
+def test_a_model_that_borrows_the_name_of_what_makes_it_is_one() -> None:
+    model = network()
+
+    def make() -> nn.Module:
+        return model
+
+    @functools.wraps(make)
+    def answers(images: Tensor) -> Tensor:
+        return model(images)  # type: ignore[no-any-return]
+
+    assert len(evaluate(answers, (IMAGES, LABELS), attacks=["rnd"])) == len(IMAGES)
+
+
+def test_a_class_that_is_left_out_leaves_no_penalty() -> None:
+    model = TestInfiniteLogits.saying(-torch.inf)
+    RegularizedLoss("std*")(model, IMAGES, torch.ones_like(LABELS)).total.backward()
+    with pytest.raises(ValueError, match="leaves a class out, with which there is no penalty"):
+        RegularizedLoss("L2(rob, Wo-2)")(model, IMAGES, torch.ones_like(LABELS))
 
 
 def test_what_makes_a_model_is_told_from_one() -> None:

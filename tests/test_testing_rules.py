@@ -35,7 +35,12 @@ class TestKept:
     def test_by_chains_and_limits_in_per_cent(self, text: str) -> None:
         check_family(text)
 
+    @pytest.mark.parametrize("text", ["shift(20%)", "shift(50%)"])
+    def test_whatever_the_size(self, text: str) -> None:
+        check_family(text, size=(224, 224))
+
     def test_by_attacks_on_other_spaces(self) -> None:
+        check_attack("Wo-3", "shift(10%) zoom")
         check_attack("s-pgd", "zoom brightness(-0.1..0)")
 
 
@@ -188,7 +193,9 @@ class Own(Attack):
 
     @property
     def passes_per_image(self) -> int:
-        return 1 if self.fault == "says too few" else 4 if "climbs" in self.fault else 2
+        if self.fault == "says too few":
+            return 1
+        return 4 if self.fault.startswith(("climbs", "outside, and")) else 2
 
     @property
     def climbs(self) -> bool:
@@ -204,9 +211,12 @@ class Own(Attack):
         scores = score(poses)
         if self.fault == "goes on in silence":
             score(poses)
+        if self.fault == "outside, and put right in place":
+            poses.values.copy_(space.project(poses).values)
+            scores = score(poses)
         best = scores.argmin(0) if self.fault == "of another pose" else scores.argmax(0)
         worst = poses.values[best, torch.arange(count)]
-        passes = (4 if "climbs" in self.fault else 2) * count
+        passes = (4 if self.fault.startswith(("climbs", "outside, and")) else 2) * count
         return WorstCase(poses.like(worst), scores.amax(0), passes)
 
     def _poses(self, space: Space, count: int, generator: torch.Generator) -> Pose:
@@ -216,7 +226,7 @@ class Own(Attack):
             drawn = torch.rand(2, count, len(space.axes), generator=generator)
             return space.at_fractions(2 * drawn - 1)
         drawn = space.sample(count, 2, generator=generator).values.transpose(0, 1)
-        return Pose(1.5 * drawn if self.fault == "outside" else drawn, space.chain)
+        return Pose(1.5 * drawn if "outside" in self.fault else drawn, space.chain)
 
 
 FAULTS_OF_ATTACKS = {
@@ -224,6 +234,7 @@ FAULTS_OF_ATTACKS = {
         "each image gets a pose of the space, and the score that this has",
         "it asks for scores in the space alone",
     },
+    "outside, and put right in place": {"it asks for scores in the space alone"},
     "of another pose": {"each image gets a pose of the space, and the score that this has"},
     "goes on in silence": {
         "it counts the passes that it asks for, and no more than it says",
@@ -277,6 +288,8 @@ class Distance(Penalty):
             return away.exp().sum(-1).log()
         if self.fault == "trains nothing":
             return away.detach().square().sum(-1)
+        if self.fault == "of no weight":
+            return 0 * away.square().sum(-1)
         if self.fault == "holds one side":
             return (natural.detach() - transformed).square().sum(-1)
         return away.square().sum(-1)
@@ -294,10 +307,15 @@ FAULTS_OF_PENALTIES = {
     "a root": {FINITE},
     "overflows": {FINITE},
     "trains nothing": {SLOPES, FINITE},
+    "of no weight": {SLOPES},
 }
 
 
 class TestBrokenPenalties:
+    def test_what_is_no_penalty_is_told_at_once(self) -> None:
+        with pytest.raises(ValueError, match="a penalty is an instance of Penalty, .* not 'KL'"):
+            check_penalty("KL")  # type: ignore[arg-type]
+
     @pytest.mark.parametrize("fault", ["", "holds one side"])
     def test_without_a_fault_all_rules_are_kept(self, fault: str) -> None:
         check_penalty(Distance(fault))

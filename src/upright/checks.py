@@ -233,6 +233,8 @@ def as_numbers(logits: Tensor) -> Tensor:
 
     Minus infinity stays. It is a class that is left out, of probability 0.
     """
+    if not logits.is_floating_point():
+        return logits  # as of votes, which are counted
     return logits.masked_fill(logits == math.inf, math.nan)
 
 
@@ -278,7 +280,8 @@ def check_probabilities(answers: Tensor) -> None:
 def takes_anything(function: Callable[..., object]) -> bool:
     """Whether a function has a place for images."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    return any(each.kind not in kinds for each in inspect.signature(function).parameters.values())
+    own = inspect.signature(function, follow_wrapped=False).parameters.values()
+    return any(each.kind not in kinds for each in own)
 
 
 def check_callable(model: object) -> None:

@@ -28,7 +28,7 @@ from upright.record_files import RecordFolder
 from upright.report.headline import headline_to_markdown
 from upright.report.methods import methods_to_markdown
 from upright.report.sections import fill_sections
-from upright.report.summary import repeats_to_markdown, summarise, summary_to_markdown
+from upright.report.summary import different_numbers_to_markdown, summarise, summary_to_markdown
 from upright.report.weights import weights_to_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -316,7 +316,9 @@ def test_a_committed_page_has_what_the_command_writes_from_the_committed_records
     text = (ROOT / page).read_text(encoding="utf-8")
     contents = {
         "headline": headline_to_markdown(tables, INVARIANCE.headline, paper_seeds=5),
-        "summary": f"{summary_to_markdown(summarise(tables))}\n{repeats_to_markdown(tables)}",
+        "summary": "\n".join(
+            (summary_to_markdown(summarise(tables)), different_numbers_to_markdown(tables))
+        ),
         "methods": methods_to_markdown(tables),
         "weights": weights_to_markdown(
             weight_choices(INVARIANCE, records, results.held_out.read())

@@ -66,6 +66,15 @@ def test_keeps_the_rules_of_families(name: str, size: tuple[int, int]) -> None:
     check_family(name, size=size)
 
 
+@every_family
+def test_each_axis_changes_images_by_far_more_than_rounding(name: str) -> None:
+    images = noise(1, 3, 16, 16)
+    for place in range(len(FAMILIES[name].axes)):
+        pose = Space.of(name).zeros(1)
+        pose.values[..., place] = FAMILIES[name].axes[place].high
+        assert (warp(images, pose) - images).abs().max() > 0.05
+
+
 class TestReferences:
     @every_spatial
     @pytest.mark.parametrize("fill", FILLS)

@@ -211,6 +211,13 @@ def test_its_leaderboard_is_by_its_own_metric_and_question():
         ("nat,90.00", "nat,ninety", "has the mean 'ninety' and the stderr '1.00'"),
         ("nat,90.00", "nat,nan", "has the mean 'nan'"),
         ("grid-7,2.00,1.00", "grid-7,2.00,1.0.0", "and the stderr '1.0.0'"),
+        ("again,The Glyphs,plain,grid-7", "again,The Glyphs,plain,grd-7", "did you mean 'grid-7'"),
+        ('again,The Glyphs,"AT(rob', 'again,The Glyphs,"AT(rbo', "is of a method that"),
+        (
+            "grid-7,2.00,1.00",
+            "grid-7,2.00",
+            "again,The Glyphs,plain,grid-7,2.00 has 5 fields, not 6",
+        ),
         ("again,The Glyphs,plain", "against,The Glyphs,plain", "a misprint is told of again / The"),
     ],
 )

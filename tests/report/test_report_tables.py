@@ -31,7 +31,7 @@ from upright.report.compare import difference, estimate, pooled_spread, reductio
 from upright.report.methods import methods_to_markdown
 from upright.report.runs import group_runs
 from upright.report.sections import fill_sections
-from upright.report.summary import repeats_to_markdown, summarise, summary_to_markdown
+from upright.report.summary import different_numbers_to_markdown, summarise, summary_to_markdown
 from upright.report.tables import latex_escaped, to_csv, to_latex, to_markdown, to_terminal
 
 NAMES = {"SVHN": "svhn", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}
@@ -286,7 +286,7 @@ def test_cells_are_counted_by_how_they_came_out():
 
 def test_a_number_that_tables_repeat_is_counted_once():
     """One of the two that AT(rob, Wo-10) has on SVHN, 90.35 and 89.75, agrees with 90.91 ± 0.2."""
-    assert repeats_to_markdown([finer_grid(), finer_grid()]) == (
+    assert different_numbers_to_markdown([finer_grid(), finer_grid()]) == (
         "Of 3 different numbers, which tables repeat, 2 agree, 0 are above, 1 short, "
         "0 not compared.\n"
     )
@@ -295,8 +295,8 @@ def test_a_number_that_tables_repeat_is_counted_once():
         for seed, found in enumerate([{"grid-775": 0.9071 + k / 1000} for k in range(5)])
     ]
     tables = select(INVARIANCE, datasets=["svhn"], methods=["AT(rob,Wo-10)"])
-    text = repeats_to_markdown(fill_tables(INVARIANCE, tables, records))
-    assert text.endswith("; 1 agree with one table and not with another.\n")
+    text = different_numbers_to_markdown(fill_tables(INVARIANCE, tables, records))
+    assert text.endswith("; 1 by the table that they are compared with.\n")
 
 
 def test_a_misprint_is_shown_and_not_compared_with():
@@ -357,6 +357,17 @@ def test_a_single_seed_spreads_like_our_other_methods():
     pooled = Spread(deviation=9.0, freedom=1)
     several = difference(estimated(0.7, 0.03, 3), paper, pooled=pooled)
     assert (several.stderr, several.basis) == (pytest.approx(0.05), "seeds")
+
+
+@pytest.mark.parametrize("own", [(None, 1), (0.01, 2)])
+def test_an_error_of_one_run_is_none_between_runs(own):
+    """As of a paper that prints how sure one network's accuracy is."""
+    paper = Reported(mean=0.5, stderr=0.04, table="made-up")
+    pooled = Spread(deviation=0.03, freedom=4)
+    found = difference(estimated(0.7, *own), paper, pooled=pooled, paper_seeds=1)
+    spread, runs = (0.03, 1) if own[0] is None else (0.01 * math.sqrt(2), 2)
+    assert found.stderr == pytest.approx(spread * math.sqrt(1 / runs + 1))
+    assert math.isfinite(found.limit)
 
 
 def test_the_pooled_spread_is_that_within_methods():

@@ -38,7 +38,7 @@ from upright.report.methods import methods_to_markdown
 from upright.report.model import Table
 from upright.report.sections import fill_sections
 from upright.report.summary import (
-    repeats_to_markdown,
+    different_numbers_to_markdown,
     summarise,
     summary_to_markdown,
     summary_to_terminal,
@@ -330,7 +330,9 @@ def _sections(tables: Sequence[Table], choices: Sequence[WeightChoice]) -> dict[
         "headline": ""
         if headline is None
         else headline_to_markdown(tables, headline, paper_seeds=_PAPER.seeds),
-        "summary": f"{summary_to_markdown(summarise(tables))}\n{repeats_to_markdown(tables)}",
+        "summary": "\n".join(
+            (summary_to_markdown(summarise(tables)), different_numbers_to_markdown(tables))
+        ),
         "methods": methods_to_markdown(tables, metric=_PAPER.decisive),
         "weights": weights_to_markdown(choices, metric=_PAPER.decisive),
         "tables": _markdown(tables),

@@ -6,6 +6,7 @@ the first batch, and on a CPU in every one; shapes and dtypes always.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Inspection:
 
     def __init__(self) -> None:
         self.is_first = True
-        self._looked_at_logits = self._looked_at_poses = False
+        self._looked_at_logits = self._looked_at_poses = self._leaves_out = False
 
     def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
@@ -60,6 +61,11 @@ class Inspection:
     def end(self, penalty: Tensor | None) -> None:
         """Look at the penalty of a batch whose logits were looked at, and are numbers."""
         if self._looked_at_logits and penalty is not None and not penalty.isfinite():
+            if self._leaves_out:
+                raise ValueError(
+                    "a logit of minus infinity leaves a class out, with which there is no penalty; "
+                    "let the network give a large negative number, such as -1e4"
+                )
             raise ValueError(
                 f"the penalty is {penalty.item():g} where all logits are numbers; "
                 "check what it divides by, and of what it takes the root or the logarithm"
@@ -75,6 +81,7 @@ class Inspection:
             checks.check_numbers(checks.as_numbers(logits))
             checks.warn_if_probabilities(logits)
             self.is_first, self._looked_at_logits = False, True
+            self._leaves_out = bool((logits == -math.inf).any())
 
 
 def _check_forms(images: Tensor, labels: Tensor, criterion: Criterion) -> None:

@@ -1,6 +1,7 @@
 """Slips of the pen in a paper: names of its numbers that nothing else of it knows.
 
-A number by such a name would fill no cell, and nobody would miss it.
+A number by such a name would fill no cell, and nobody would miss it. That of a table which has no
+layout fills none in any case: of it data set, method and metric are looked at.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ __all__ = ["read_numbers"]
 _COLUMNS = ("table", "dataset", "method", "metric", "mean", "stderr")
 
 Line = Mapping[str, str]
-Cell = tuple[str, ...]
-"""Table, data set, method and metric, as printed."""
+Spot = tuple[str, ...]
+"""Where a number stands: table, data set, method and metric, as printed."""
 
 
 def read_numbers(paper: Paper) -> tuple[Line, ...]:
     """Read a paper's numbers, and refuse those that could not be meant."""
-    reader = csv.DictReader(paper.numbers.splitlines())
-    if tuple(reader.fieldnames or ()) != _COLUMNS:
-        found = ",".join(reader.fieldnames or ()) or "nothing"
+    head, *rest = csv.reader(paper.numbers.splitlines()) or [[]]
+    if tuple(head) != _COLUMNS:
+        found = ",".join(head) or "nothing"
         raise ValueError(f"numbers begin with the line {','.join(_COLUMNS)}, not with {found}")
-    lines = tuple(reader)
+    for values in rest:
+        if len(values) != len(_COLUMNS):
+            raise ValueError(f"{','.join(values)} has {len(values)} fields, not {len(_COLUMNS)}")
+    lines = tuple(dict(zip(_COLUMNS, values, strict=True)) for values in rest)
     for slip in _slips(paper, lines):
         raise ValueError(slip)
     return lines
@@ -37,50 +41,55 @@ def read_numbers(paper: Paper) -> tuple[Line, ...]:
 def _slips(paper: Paper, lines: Collection[Line]) -> Iterator[str]:
     """Say what is wrong, the first thing first."""
     for layout in paper.layouts:
+        what = f"the layout {layout.name} is of a data set"
         for dataset in layout.datasets:
-            yield from _unknown(
-                f"the layout {layout.name} is of a data set", dataset, paper.datasets
-            )
+            yield from _unknown(what, dataset, paper.datasets)
     for dataset in paper.training:
         yield from _unknown("training is of a data set", dataset, paper.datasets)
     for line in lines:
         yield from _slips_of(paper, line)
-    cells = Counter(map(_cell, lines))
-    for cell, count in cells.items():
+    spots = Counter(map(_spot, lines))
+    for spot, count in spots.items():
         if count > 1:
-            yield f"there are {count} numbers of {_told(cell)}: each cell has one"
+            yield f"there are {count} numbers of {_told(spot)}: each cell has one"
     for layout in paper.layouts:
-        yield from _empty_columns(layout, cells)
+        yield from _empty_columns(layout, spots)
     for table, dataset, method in paper.misprints:
-        if not any(cell[:3] == (table, dataset, method) for cell in cells):
+        if not any(spot[:3] == (table, dataset, method) for spot in spots):
             yield f"a misprint is told of {_told((table, dataset, method))}, which has no number"
 
 
 def _slips_of(paper: Paper, line: Line) -> Iterator[str]:
-    cell = _cell(line)
-    numbers = line["mean"], line["stderr"] or "0"
-    if not all(map(_is_number, numbers)):
-        yield f"{_told(cell)} has the mean {line['mean']!r} and the stderr {line['stderr']!r}"
-    layouts = [layout for layout in paper.layouts if layout.name == cell[0]]
-    yield from _unknown(f"{_told(cell)} is of a data set", cell[1], paper.datasets.values())
-    if not layouts:  # a table that only stands beside records
-        return
-    known = {each for layout in layouts for each in _cells(paper, layout)}
-    for place, kind in ((2, "method"), (3, "metric")):
-        yield from _unknown(f"{_told(cell)} is of a {kind}", cell[place], {c[place] for c in known})
-    if cell not in known:
-        yield f"{_told(cell)} stands in no layout of its table"
+    spot = _spot(line)
+    if not all(map(_is_number, (line["mean"], line["stderr"] or "0"))):
+        yield f"{_told(spot)} has the mean {line['mean']!r} and the stderr {line['stderr']!r}"
+    yield from _unknown(f"{_told(spot)} is of a data set", spot[1], paper.datasets.values())
+    laid_out = [layout for layout in paper.layouts if layout.name == spot[0]]
+    # A table without a layout fills no cell, and stands beside records alone.
+    known = {each for layout in laid_out or paper.layouts for each in _spots(paper, layout)}
+    if laid_out or not _is_method(paper, spot[2]):
+        yield from _unknown(f"{_told(spot)} is of a method", spot[2], {each[2] for each in known})
+    yield from _unknown(f"{_told(spot)} is of a metric", spot[3], {each[3] for each in known})
+    if laid_out and spot not in known:
+        yield f"{_told(spot)} stands in no layout of its table"
 
 
-def _cells(paper: Paper, layout: Layout) -> Iterator[Cell]:
+def _is_method(paper: Paper, name: str) -> bool:
+    try:
+        return bool(paper.method(name))
+    except ValueError:
+        return False
+
+
+def _spots(paper: Paper, layout: Layout) -> Iterator[Spot]:
     for dataset in layout.datasets:
         for method in layout.methods:
             for metric in layout.metrics:
                 yield layout.name, paper.datasets[dataset], method, metric
 
 
-def _empty_columns(layout: Layout, cells: Collection[Cell]) -> Iterator[str]:
-    filled = {cell[2] for cell in cells if cell[0] == layout.name}
+def _empty_columns(layout: Layout, spots: Collection[Spot]) -> Iterator[str]:
+    filled = {spot[2] for spot in spots if spot[0] == layout.name}
     for method in layout.methods:
         if method not in filled:
             yield f"the layout {layout.name} has a column {method!r}, of which there is no number"
@@ -93,12 +102,12 @@ def _unknown(what: str, name: str, known: Collection[str]) -> Iterator[str]:
         yield f"{what} that the paper does not have, {name!r}: {meant}"
 
 
-def _cell(line: Line) -> Cell:
+def _spot(line: Line) -> Spot:
     return tuple(line[name] for name in _COLUMNS[:4])
 
 
-def _told(cell: Cell) -> str:
-    return " / ".join(cell)
+def _told(spot: Spot) -> str:
+    return " / ".join(spot)
 
 
 def _is_number(text: str) -> bool:

@@ -99,8 +99,9 @@ def _our_spread(
 
 
 def _spread_of(stderr: float | None, runs: int) -> Spread | None:
-    """Give what a mean's standard error says; None for none, and for one of nothing."""
-    if not stderr:
+    """Give what a mean's standard error says; None for none, one of nothing, and that of one run,
+    which is none between runs."""
+    if not stderr or runs < 2:
         return None
     return Spread(deviation=stderr * math.sqrt(runs), freedom=runs - 1)
 

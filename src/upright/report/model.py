@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import ndtr, stdtrit
-
 from upright.records import Reported
 
 __all__ = [
@@ -99,6 +97,8 @@ class Difference:
     def limit(self) -> float:
         """How many standard errors agree: Student's quantile for the chance that 2 have of a normal
         distribution, 4.6 %. Of five runs, which leave 4 degrees of freedom, it is 2.9."""
+        from scipy.special import ndtr, stdtrit  # which takes a tenth of a second
+
         known_well = 1e9  # not all versions of scipy take infinity
         return float(stdtrit(min(self.freedom, known_well), float(ndtr(NOISE))))
 

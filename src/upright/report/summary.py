@@ -9,11 +9,11 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from upright.report.model import Cell, Table, Verdict
+from upright.report.model import Cell, Source, Table, Verdict
 
 __all__ = [
     "Tally",
-    "repeats_to_markdown",
+    "different_numbers_to_markdown",
     "summarise",
     "summary_to_markdown",
     "summary_to_terminal",
@@ -73,21 +73,29 @@ def summary_to_markdown(tallies: Sequence[Tally]) -> str:
     return "".join(f"| {' | '.join(str(part) for part in row)} |\n" for row in rows)
 
 
-def repeats_to_markdown(tables: Iterable[Table]) -> str:
-    """Say how many different numbers were measured, of those that tables repeat, and how they came
-    out; one that agrees with one table alone is told apart."""
-    found: dict[tuple[str, str, str], set[Verdict]] = {}
+def different_numbers_to_markdown(tables: Iterable[Table]) -> str:
+    """Count what was measured once for each number, whatever tables repeat it and by which names.
+
+    One that is a misprint in one table counts as it does in the others.
+    """
+    found: dict[tuple[str, str, tuple[Source, ...]], set[Verdict]] = {}
     for table in tables:
         for row in table.rows:
-            for column, cell in zip(table.columns, row.cells, strict=True):
-                if cell is not None and cell.verdict != "missing":
-                    number = (row.dataset, column.name, row.metric)
+            for cell in row.cells:
+                if cell is not None and cell.measured is not None:
+                    number = (row.dataset, row.metric, cell.measured.sources)
                     found.setdefault(number, set()).add(cell.verdict)
-    verdicts = [its.pop() if len(its) == 1 else "mixed" for its in found.values()]
+    verdicts = [_of_all_tables(its) for its in found.values()]
     counted = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in _WORDS.items())
-    mixed = verdicts.count("mixed")
-    rest = f"; {mixed} agree with one table and not with another" if mixed else ""
+    differ = verdicts.count(None)
+    rest = f"; {differ} by the table that they are compared with" if differ else ""
     return f"Of {len(verdicts)} different numbers, which tables repeat, {counted}{rest}.\n"
+
+
+def _of_all_tables(verdicts: set[Verdict]) -> Verdict | None:
+    """What all tables say of a number that has one to compare with; None where they differ."""
+    compared = verdicts - {"unjudged"} or verdicts
+    return next(iter(compared)) if len(compared) == 1 else None
 
 
 def _tally(name: str, cells: Sequence[Cell]) -> Tally:

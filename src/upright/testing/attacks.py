@@ -18,6 +18,7 @@ from upright.uniform import ByPlace
 __all__ = ["check_attack"]
 
 _IMAGES = 4
+_SIDE = 32
 
 
 def check_attack(attack: str | Attack, space: str | Space = PAPER) -> None:
@@ -25,7 +26,7 @@ def check_attack(attack: str | Attack, space: str | Space = PAPER) -> None:
 
     Args:
         attack: By its name, such as ``"hill-20"``, or itself.
-        space: What it searches.
+        space: What it searches; limits in per cent are of 32 pixels.
 
     >>> check_attack("Wo-10")
     """
@@ -43,7 +44,10 @@ def check_attack(attack: str | Attack, space: str | Space = PAPER) -> None:
     }
     if not asked.climbs:
         rules["it needs no slopes, as it says (climbs)"] = _needs_no_slopes
-    box = Space.of(space)
+    if not isinstance(asked, Attack):
+        raise ValueError(f"an attack is a name or an Attack, not {asked!r}")
+    box = Space.of(space).in_pixels(_SIDE, _SIDE)
+    asked.check_space(box)
     keeps(str(asked), {rule: partial(attempt, asked, box) for rule, attempt in rules.items()})
 
 
@@ -62,7 +66,7 @@ class _Hills:
 
     def __call__(self, poses: Pose) -> Tensor:
         away = self.space.fractions(poses) - self.tops
-        self.asked.append(poses.like(poses.values.detach()))
+        self.asked.append(poses.like(poses.values.detach().clone()))  # it may go on in place
         return -away.square().sum(-1)
 
     @property

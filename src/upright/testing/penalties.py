@@ -22,6 +22,8 @@ def check_penalty(penalty: Penalty) -> None:
     >>> from upright.penalties import KL
     >>> check_penalty(KL())
     """
+    if not isinstance(penalty, Penalty):
+        raise ValueError(f"a penalty is an instance of Penalty, as KL() is, not {penalty!r}")
     rules = {
         "one value comes for each pair, and many copies of one original broadcast": _broadcasts,
         "a pair alone has the value that it has among others": _is_of_one_pair,
@@ -74,6 +76,8 @@ def _slopes_agree(penalty: Penalty) -> None:
         raise AssertionError("its values do not depend on logits in a way that trains anything")
     slopes = torch.autograd.grad(value, given, allow_unused=True)
     free = [side for side, slope in zip(given, slopes, strict=True) if slope is not None]
+    if not any(slope.any() for slope in slopes if slope is not None):
+        raise AssertionError("they are zero for all logits, which trains nothing")
 
     def of_free(*sides: Tensor) -> Tensor:
         put = dict(zip(map(id, free), sides, strict=True))
