@@ -313,7 +313,7 @@ FAULTS_OF_PENALTIES = {
 
 class TestBrokenPenalties:
     def test_what_is_no_penalty_is_told_at_once(self) -> None:
-        with pytest.raises(ValueError, match="a penalty is an instance of Penalty, .* not 'KL'"):
+        with pytest.raises(ValueError, match=r"a penalty is an instance of Penalty, .* not 'KL'"):
             check_penalty("KL")  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("fault", ["", "holds one side"])

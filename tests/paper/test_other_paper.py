@@ -216,7 +216,7 @@ def test_its_leaderboard_is_by_its_own_metric_and_question():
         (
             "grid-7,2.00,1.00",
             "grid-7,2.00",
-            "again,The Glyphs,plain,grid-7,2.00 has 5 fields, not 6",
+            "plain,grid-7,2.00 has 5 fields, not 6",
         ),
         ("again,The Glyphs,plain", "against,The Glyphs,plain", "a misprint is told of again / The"),
     ],

@@ -19,7 +19,7 @@ __all__ = [
     "summary_to_terminal",
 ]
 
-_WORDS = {
+_WORDS: dict[Verdict, str] = {
     "agrees": "agree",
     "above": "are above",
     "short": "short",
