@@ -15,7 +15,7 @@ from torch import Tensor
 
 from upright import Pose, Space, WorstCase
 from upright.attacks import Attack, Score
-from upright.families import FAMILIES, Axis, OfPixels, Size, Spatial, family, matrix_of
+from upright.families import FAMILIES, Axis, Chain, OfPixels, Size, Spatial, family, matrix_of
 from upright.penalties import Penalty
 from upright.testing import check_attack, check_family, check_penalty
 
@@ -99,10 +99,7 @@ class TestBrokenFamilies:
     def _known_no_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
 
-    @pytest.mark.parametrize("fault", FAULTS_OF_PIXELS)
-    def test_of_pixels(self, fault: str) -> None:
-        does, rules = FAULTS_OF_PIXELS[fault]
-
+    def make_known(self, does: Apply) -> None:
         @family
         class Own(OfPixels):
             name = "own"
@@ -111,30 +108,43 @@ class TestBrokenFamilies:
             def apply(self, images: Tensor, values: Tensor) -> Tensor:
                 return does(images, values)
 
+    @pytest.mark.parametrize("fault", FAULTS_OF_PIXELS)
+    def test_of_pixels(self, fault: str) -> None:
+        does, rules = FAULTS_OF_PIXELS[fault]
+        self.make_known(does)
         assert set(broken(lambda: check_family("own"))) == rules
 
     def test_one_that_writes_into_images_breaks_all_and_is_told_why(self) -> None:
-        @family
-        class Own(OfPixels):
-            name = "own"
-            axes = (Axis("own", low=0.0, high=0.5),)
-
-            def apply(self, images: Tensor, values: Tensor) -> Tensor:
-                return _in_place(images, values)
-
+        self.make_known(_in_place)
         with pytest.raises(AssertionError, match=r"own\.apply writes into the images"):
             check_family("own")
 
     def test_one_that_rounds_is_not_asked_for_slopes_where_that_is_said(self) -> None:
-        @family
+        self.make_known(_rounded)
+        check_family("own", differentiable=False)
+
+    def test_one_that_no_text_knows_is_tried_all_the_same(self) -> None:
         class Own(OfPixels):
-            name = "own"
-            axes = (Axis("own", low=0.0, high=0.5),)
+            name = "unknown"
+            axes = (Axis("unknown", low=0.0, high=0.5),)
 
             def apply(self, images: Tensor, values: Tensor) -> Tensor:
-                return _rounded(images, values)
+                return images * (1 - values[..., 0])
 
-        check_family("own", differentiable=False)
+        rules = broken(lambda: check_family(Space(Chain((Own(),)))))
+        assert rules == ["the text of unknown is read as itself"]
+
+    def test_a_matrix_that_raises_breaks_rules_and_not_the_check(self) -> None:
+        @family
+        class Odd(Spatial):
+            name = "odd"
+            axes = (Axis("odd", low=-0.2, high=0.2),)
+
+            def matrix(self, values: Tensor, size: Size) -> Tensor:
+                raise RuntimeError(f"of no use for {len(values)} poses of {size}")
+
+        with pytest.raises(AssertionError, match="undoes its matrix: of no use"):
+            check_family("odd")
 
     @pytest.mark.parametrize(
         ("claim", "rule"),

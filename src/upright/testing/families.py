@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from upright.families import Family, Spatial
+from upright.families import Chain, Family, Spatial
 from upright.pose import Pose
 from upright.space import Space
 from upright.testing.rules import Rules, alike, drawing, keeps, noise
@@ -120,13 +120,12 @@ def _broadcasts(images: Tensor, poses: Pose) -> None:
 
 def _of_matrices(family: Spatial, size: tuple[int, int]) -> Rules:
     """What the class of a family that moves points says of its matrices."""
-    box = Space.of(str(family))
+    box = Space(Chain((family,)))
     values = torch.cat((_draws(box, 3).values, _ends(box).values))
-    matrices = family.matrix(values, size)
     turn = Space.of("rotate").chain.matrix(torch.tensor([[33.0]]).to(values), size)
 
     def undoes() -> None:
-        found = matrices @ family.inverse_matrix(values, size)
+        found = family.matrix(values, size) @ family.inverse_matrix(values, size)
         alike(found, torch.eye(3).to(found).expand_as(found), to=_ROUNDING)
 
     def adds_up() -> None:
@@ -136,10 +135,11 @@ def _of_matrices(family: Spatial, size: tuple[int, int]) -> Rules:
             alike(family.matrix((one + other)[None], size)[0], then @ first, to=_ROUNDING)
 
     def is_affine() -> None:
-        last = matrices[:, 2]
+        last = family.matrix(values, size)[:, 2]
         alike(last, torch.tensor([0.0, 0.0, 1.0]).to(last).expand_as(last))
 
     def commutes() -> None:
+        matrices = family.matrix(values, size)
         alike(matrices @ turn, turn @ matrices, to=_ROUNDING)
 
     rules = {f"the inverse matrix of {family.name} undoes its matrix": undoes}
@@ -154,7 +154,7 @@ def _of_matrices(family: Spatial, size: tuple[int, int]) -> Rules:
 
 def _of_sums(family: Family) -> Rules:
     """What the class of a family of pixels says of two poses, one after the other."""
-    box = Space.of(str(family))
+    box = Space(Chain((family,)))
     poses, images = _draws(box, 3).values, 0.4 + 0.2 * noise(3, _MOST_CHANNELS, 5, 5)
     first, then = (Pose(part * poses, box.chain) for part in (0.3, 0.2))
 
