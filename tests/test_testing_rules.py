@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 import torch
@@ -45,6 +44,23 @@ class TestKept:
 
 
 Apply = Callable[[Tensor, Tensor], Tensor]
+
+
+def of_pixels(does: Apply) -> type[OfPixels]:
+    """A family of pixels that does this."""
+
+    class Own(OfPixels):
+        name = "own"
+        axes = (Axis("own", low=0.0, high=0.5),)
+
+        def apply(self, images: Tensor, values: Tensor) -> Tensor:
+            return does(images, values)
+
+    return Own
+
+
+def _dimmed(images: Tensor, values: Tensor) -> Tensor:
+    return images * (1 - values[..., 0])
 
 
 def _in_place(images: Tensor, values: Tensor) -> Tensor:
@@ -99,40 +115,24 @@ class TestBrokenFamilies:
     def _known_no_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(FAMILIES, "_entries", dict(FAMILIES._entries))
 
-    def make_known(self, does: Apply) -> None:
-        @family
-        class Own(OfPixels):
-            name = "own"
-            axes = (Axis("own", low=0.0, high=0.5),)
-
-            def apply(self, images: Tensor, values: Tensor) -> Tensor:
-                return does(images, values)
-
     @pytest.mark.parametrize("fault", FAULTS_OF_PIXELS)
     def test_of_pixels(self, fault: str) -> None:
         does, rules = FAULTS_OF_PIXELS[fault]
-        self.make_known(does)
+        family(of_pixels(does))
         assert set(broken(lambda: check_family("own"))) == rules
 
     def test_one_that_writes_into_images_breaks_all_and_is_told_why(self) -> None:
-        self.make_known(_in_place)
+        family(of_pixels(_in_place))
         with pytest.raises(AssertionError, match=r"own\.apply writes into the images"):
             check_family("own")
 
     def test_one_that_rounds_is_not_asked_for_slopes_where_that_is_said(self) -> None:
-        self.make_known(_rounded)
+        family(of_pixels(_rounded))
         check_family("own", differentiable=False)
 
     def test_one_that_no_text_knows_is_tried_all_the_same(self) -> None:
-        class Own(OfPixels):
-            name = "unknown"
-            axes = (Axis("unknown", low=0.0, high=0.5),)
-
-            def apply(self, images: Tensor, values: Tensor) -> Tensor:
-                return images * (1 - values[..., 0])
-
-        rules = broken(lambda: check_family(Space(Chain((Own(),)))))
-        assert rules == ["the text of unknown is read as itself"]
+        rules = broken(lambda: check_family(Space(Chain((of_pixels(_dimmed)(),)))))
+        assert rules == ["the text of own is read as itself"]
 
     def test_a_matrix_that_raises_breaks_rules_and_not_the_check(self) -> None:
         @family
@@ -182,17 +182,11 @@ class TestBrokenFamilies:
         )
 
     def test_sums_of_pixels(self) -> None:
-        class Dim(OfPixels):
-            name = "dim"
-            axes = (Axis("dim", low=0.0, high=0.5),)
-            additive: ClassVar[bool] = True
-
-            def apply(self, images: Tensor, values: Tensor) -> Tensor:
-                return images * (1 - values[..., 0])
-
-        family(Dim)
-        rules = broken(lambda: check_family("dim"))
-        assert rules == ["one pose of dim after another is their sum (additive)"]
+        dim = family(of_pixels(_dimmed))
+        check_family("own")
+        dim.additive = True
+        rules = broken(lambda: check_family("own"))
+        assert rules == ["one pose of own after another is their sum (additive)"]
 
 
 @dataclass(frozen=True)
@@ -266,6 +260,10 @@ FAULTS_OF_ATTACKS = {
 
 
 class TestBrokenAttacks:
+    def test_what_is_no_attack_is_told_at_once(self) -> None:
+        with pytest.raises(ValueError, match="an attack is a name or an Attack, not 3"):
+            check_attack(3)  # type: ignore[arg-type]
+
     @pytest.mark.parametrize("fault", ["", "climbs, and says so"])
     def test_without_a_fault_all_rules_are_kept(self, fault: str) -> None:
         check_attack(Own(fault))

@@ -277,7 +277,7 @@ def check_probabilities(answers: Tensor) -> None:
         )
 
 
-def takes_anything(function: Callable[..., object]) -> bool:
+def _takes_anything(function: Callable[..., object]) -> bool:
     """Whether a function has a place for images."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     own = inspect.signature(function, follow_wrapped=False).parameters.values()
@@ -286,7 +286,7 @@ def takes_anything(function: Callable[..., object]) -> bool:
 
 def check_callable(model: object) -> None:
     """Refuse what cannot be asked, such as the name of a model, or what makes one."""
-    if isinstance(model, type) or (inspect.isfunction(model) and not takes_anything(model)):
+    if isinstance(model, type) or (inspect.isfunction(model) and not _takes_anything(model)):
         raise ValueError(
             f"a model takes images and gives logits, but {model.__name__} makes one; call it first"
         )

@@ -254,3 +254,10 @@ def test_a_slip_of_the_pen_beside_its_numbers_is_told(changes: dict[str, Any], t
 def test_a_table_of_several_blocks_has_the_cells_of_them_all() -> None:
     plain, worst = (replace(TURNS.layouts[0], methods=(name,)) for name in TURNS.layouts[0].methods)
     assert len(paper_rows(paper=replace(TURNS, layouts=(plain, worst)))) == 6
+
+
+def test_numbers_may_have_empty_lines_and_are_asked_for_where_there_are_none() -> None:
+    spaced = TURNS.numbers.replace("\n", "\n\n")
+    assert len(paper_rows(paper=replace(TURNS, numbers=spaced))) == 6
+    with pytest.raises(ValueError, match="not with nothing"):
+        paper_rows(paper=replace(TURNS, numbers=""))

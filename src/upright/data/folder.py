@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -46,6 +46,15 @@ _OF_SYSTEMS = ("desktop.ini", "thumbs.db")
 class _Entry:
     path: Path
     label: int
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """What lies in a folder, sorted; what is hidden does not count."""
+
+    pictures: Sequence[Path] = ()
+    folders: Sequence[Path] = ()
+    others: Sequence[Path] = ()
 
 
 def read_folder(
@@ -85,9 +94,9 @@ def _being_read(
     parts = _parts(path) or {split: path}
     classes = sorted({folder.name for part in parts.values() for folder in _class_folders(part)})
     folders = [parts[split] / name for name in classes]
-    files = [_image_files(folder) if folder.is_dir() else [] for folder in folders]
-    _tell_what_is_left_out(folders)
-    entries = _in_turn(files)[:limit]
+    inside = [_class_in(folder) if folder.is_dir() else _Inside() for folder in folders]
+    _tell_what_is_left_out(inside)
+    entries = _in_turn([each.pictures for each in inside])[:limit]
     if not entries:
         raise ValueError(
             f"{parts[split]}: no images in its sub-folders; put those of each class into one"
@@ -145,7 +154,8 @@ def _parts(path: Path) -> dict[Split, Path]:
 
 
 def _holds_classes(folder: Path) -> bool:
-    return bool(_sub_folders(folder)) and not _images_in(folder)
+    inside = _inside(folder)
+    return bool(inside.folders) and not inside.pictures
 
 
 def _class_folders(path: Path) -> list[Path]:
@@ -161,46 +171,44 @@ def _sub_folders(path: Path) -> list[Path]:
     return sorted(item for item in path.iterdir() if item.is_dir() and item.name[0] != ".")
 
 
-def _images_in(folder: Path) -> list[Path]:
+def _inside(folder: Path) -> _Inside:
+    pictures, folders, others = list[Path](), list[Path](), list[Path]()
     with os.scandir(folder) as items:  # tells files from folders without a look at each
-        return sorted(
-            Path(item.path)
-            for item in items
-            if item.name.lower().endswith(_SUFFIXES) and item.name[0] != "." and item.is_file()
-        )
+        for item in items:
+            if item.name[0] == ".":
+                continue
+            is_picture = item.name.lower().endswith(_SUFFIXES) and item.is_file()
+            kind = pictures if is_picture else folders if item.is_dir() else others
+            kind.append(Path(item.path))
+    return _Inside(sorted(pictures), sorted(folders), sorted(others))
 
 
-def _image_files(folder: Path) -> list[Path]:
-    files = _images_in(folder)
+def _class_in(folder: Path) -> _Inside:
+    inside = _inside(folder)
     # One that holds something else was probably not meant as a class.
-    if not files and any(item.name[0] != "." for item in folder.iterdir()):
+    if not inside.pictures and (inside.folders or inside.others):
         raise ValueError(
             f"{folder}: no images ({' '.join(_SUFFIXES)}); add some or remove it, or, if it is not"
             " a class but holds the classes, read it instead"
         )
-    return files
+    return inside
 
 
-def _tell_what_is_left_out(folders: Iterable[Path]) -> None:
+def _tell_what_is_left_out(classes: Sequence[_Inside]) -> None:
     """Warn of what lies in classes and is read by others: folders, and pictures of other kinds."""
-    inside: list[Path] = []
-    kinds: Counter[str] = Counter()
-    for folder in filter(Path.is_dir, folders):
-        with os.scandir(folder) as items:
-            for item in items:
-                name = item.name.lower()
-                if name[0] == "." or name in _OF_SYSTEMS or name.endswith(_SUFFIXES):
-                    continue
-                if item.is_dir():
-                    inside.append(Path(item.path))
-                else:
-                    kinds[Path(name).suffix or "no suffix"] += 1
+    folders = [folder for each in classes for folder in each.folders]
+    others = [file for each in classes for file in each.others]
+    kinds = Counter(
+        file.suffix.lower() or "no suffix"
+        for file in others
+        if file.name.lower() not in _OF_SYSTEMS
+    )
     told = []
     if kinds:
         few = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(4))
         told.append(f"files that are no known pictures ({few})")
-    if inside:
-        told.append(f"folders inside of classes ({len(inside)}, such as {min(inside)})")
+    if folders:
+        told.append(f"folders inside of classes ({len(folders)}, such as {folders[0]})")
     if told:
         message = f"left out: {' and '.join(told)}; put the pictures of a class into its folder"
         warn_caller(message, SuspiciousInput)

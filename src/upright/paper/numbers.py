@@ -117,10 +117,8 @@ def _plain(dataset: str) -> str:
 @cache
 def _one_method(paper: Paper, name: str) -> Method | None:
     """What a name stands for, of the several that a method has in the paper; None for others."""
-    try:
-        return paper.method(name).canonical()
-    except ValueError:
-        return None
+    found = paper.find_method(name)
+    return None if found is None else found.canonical()
 
 
 def _row(paper: Paper, values: Mapping[str, str]) -> PrintedNumber:

@@ -134,6 +134,13 @@ class Paper:
         """
         return _method(self, name)
 
+    def find_method(self, name: str) -> Method | None:
+        """Read a name of the paper; None where it is none."""
+        try:
+            return self.method(name)
+        except ValueError:
+            return None
+
     def figure(self, name: str) -> Figure:
         """Find a figure by name."""
         self.check("figure", [name], self.figure_names)

@@ -25,14 +25,15 @@ Spot = tuple[str, ...]
 
 def read_numbers(paper: Paper) -> tuple[Line, ...]:
     """Read a paper's numbers, and refuse those that could not be meant."""
-    head, *rest = csv.reader(paper.numbers.splitlines()) or [[]]
-    if tuple(head) != _COLUMNS:
+    rows = [values for values in csv.reader(paper.numbers.splitlines()) if values]
+    head = tuple(rows[0]) if rows else ()
+    if head != _COLUMNS:
         found = ",".join(head) or "nothing"
         raise ValueError(f"numbers begin with the line {','.join(_COLUMNS)}, not with {found}")
-    for values in rest:
+    for values in rows[1:]:
         if len(values) != len(_COLUMNS):
             raise ValueError(f"{','.join(values)} has {len(values)} fields, not {len(_COLUMNS)}")
-    lines = tuple(dict(zip(_COLUMNS, values, strict=True)) for values in rest)
+    lines = tuple(dict(zip(_COLUMNS, values, strict=True)) for values in rows[1:])
     for slip in _slips(paper, lines):
         raise ValueError(slip)
     return lines
@@ -67,18 +68,11 @@ def _slips_of(paper: Paper, line: Line) -> Iterator[str]:
     laid_out = [layout for layout in paper.layouts if layout.name == spot[0]]
     # A table without a layout fills no cell, and stands beside records alone.
     known = {each for layout in laid_out or paper.layouts for each in _spots(paper, layout)}
-    if laid_out or not _is_method(paper, spot[2]):
+    if laid_out or paper.find_method(spot[2]) is None:
         yield from _unknown(f"{_told(spot)} is of a method", spot[2], {each[2] for each in known})
     yield from _unknown(f"{_told(spot)} is of a metric", spot[3], {each[3] for each in known})
     if laid_out and spot not in known:
         yield f"{_told(spot)} stands in no layout of its table"
-
-
-def _is_method(paper: Paper, name: str) -> bool:
-    try:
-        return bool(paper.method(name))
-    except ValueError:
-        return False
 
 
 def _spots(paper: Paper, layout: Layout) -> Iterator[Spot]:

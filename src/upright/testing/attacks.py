@@ -10,6 +10,7 @@ from torch import Tensor
 
 from upright.attacks import Attack, Score, WorstCase, parse_attack
 from upright.attacks.base import check_worst_case
+from upright.attacks.given import check_inside, check_poses
 from upright.pose import Pose
 from upright.space import PAPER, Space
 from upright.testing.rules import alike, drawing, keeps
@@ -31,6 +32,10 @@ def check_attack(attack: str | Attack, space: str | Space = PAPER) -> None:
     >>> check_attack("Wo-10")
     """
     asked = parse_attack(attack) if isinstance(attack, str) else attack
+    if not isinstance(asked, Attack):
+        raise ValueError(f"an attack is a name or an Attack, not {asked!r}")
+    box = Space.of(space).in_pixels(_SIDE, _SIDE)
+    asked.check_space(box)
     rules = {
         "each image gets a pose of the space, and the score that this has": _gives_poses,
         "it asks for scores in the space alone": _asks_inside,
@@ -44,10 +49,6 @@ def check_attack(attack: str | Attack, space: str | Space = PAPER) -> None:
     }
     if not asked.climbs:
         rules["it needs no slopes, as it says (climbs)"] = _needs_no_slopes
-    if not isinstance(asked, Attack):
-        raise ValueError(f"an attack is a name or an Attack, not {asked!r}")
-    box = Space.of(space).in_pixels(_SIDE, _SIDE)
-    asked.check_space(box)
     keeps(str(asked), {rule: partial(attempt, asked, box) for rule, attempt in rules.items()})
 
 
@@ -85,24 +86,15 @@ def _search(
 
 def _gives_poses(attack: Attack, space: Space) -> None:
     found = _search(attack, _Hills.over(space), space)
-    if (*found.pose.shape, *found.score.shape) != (_IMAGES, _IMAGES):
-        shapes = f"poses {tuple(found.pose.shape)} and scores {tuple(found.score.shape)}"
-        raise AssertionError(f"{shapes} for {_IMAGES} images")
-    _check_inside(space, found.pose)
+    check_poses(f"search of {attack}", found.pose, space, f"({_IMAGES},)", (_IMAGES,))
     alike(found.score, _Hills.over(space)(found.pose), to=1e-5)
-
-
-def _check_inside(space: Space, poses: Pose) -> None:
-    outside = poses.like(poses.values[~space.contains(poses)])
-    if len(outside):
-        raise AssertionError(f"{outside[0].in_words()} lies outside {space}")
 
 
 def _asks_inside(attack: Attack, space: Space) -> None:
     hills = _Hills(space, torch.full((_IMAGES, len(space.axes)), 100.0))
     _search(attack, hills, space)
     for poses in hills.asked:
-        _check_inside(space, poses)
+        check_inside(str(attack), poses, space)
 
 
 def _counts(attack: Attack, space: Space) -> None:
