@@ -349,6 +349,14 @@ def test_images_of_any_size_give_logits(name: str, shape: tuple[int, int]) -> No
 
 
 @every_network
+def test_a_motion_of_no_number_gives_logits_of_none(name: str) -> None:
+    model, images = build(name).eval(), noise(2, 3, 16, 16)
+    with torch.no_grad():
+        list(model.transformers[0].parameters())[-1].fill_(float("nan"))
+        assert model(images).isnan().all()
+
+
+@every_network
 def test_brightness_and_contrast_do_not_matter(name: str) -> None:
     model, images = build(name).double().eval(), noise(2, 3, 16, 16).double()
     torch.testing.assert_close(model(0.3 * images + 0.4), model(images), rtol=0, atol=1e-9)

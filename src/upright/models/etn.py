@@ -25,7 +25,7 @@ from upright.models.coordinates import (
     middles,
 )
 from upright.models.etn_resnet import etn_resnet
-from upright.models.layers import batch_norm
+from upright.models.layers import batch_norm, largest
 from upright.models.registry import network
 from upright.models.transformer import Straightening, Transformer, full_precision
 
@@ -58,7 +58,7 @@ class CentroidPredictor(nn.Module):
         numbers = []
         for axis, head in zip(self.axes, self.heads, strict=True):
             cyclic = self.cyclic and axis == -1
-            profile = x.max(-2 if axis == -1 else -1).values
+            profile = largest(x, -2 if axis == -1 else -1)
             heat = full_precision(head(_pad(profile, cyclic)))[:, 0].softmax(-1)
             numbers.append(circular_centroid(heat) if cyclic else centroid(heat))
         return torch.stack(numbers, -1) + self.offsets.tanh()

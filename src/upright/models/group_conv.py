@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from upright.models.layers import without_count
+from upright.models.layers import largest, without_count
 
 __all__ = ["P4", "P4M", "Group", "GroupBatchNorm", "GroupConv", "GroupPool", "LiftingConv"]
 
@@ -329,7 +329,7 @@ class GroupPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         planes: Tensor = x.unflatten(1, (self.group.planes, -1))
-        return planes.mean(1) if self.kind == "mean" else planes.amax(1)
+        return planes.mean(1) if self.kind == "mean" else largest(planes, 1)
 
 
 def _rows(group: Group, planes: int, after: int, kernel: int) -> Tensor:

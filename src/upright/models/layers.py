@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Standardise", "batch_norm", "blurred_half", "without_count"]
+__all__ = ["Standardise", "batch_norm", "blurred_half", "largest", "without_count"]
 
 _Norm = TypeVar("_Norm", bound=nn.BatchNorm2d)
 
@@ -61,3 +61,12 @@ def blurred_half(x: Tensor) -> Tensor:
     """
     between = F.avg_pool2d(x, 2, stride=1, padding=1, count_include_pad=False)
     return F.avg_pool2d(between, 2, stride=2)
+
+
+def largest(x: Tensor, dim: int) -> Tensor:
+    """Give the maximum along an axis; its gradient goes to the place where it was found.
+
+    That of ``amax`` goes to all that are equal to it. A compiler compares them before they are
+    rounded to half precision, finds none, and divides by their number (PyTorch issue 186799).
+    """
+    return x.max(dim).values
