@@ -134,6 +134,15 @@ def test_any_other_difference_is_an_error_that_names_the_tensors(
     assert not out.exists()
 
 
+def test_weights_that_are_nan_are_an_error_that_names_them(tmp_path: Path) -> None:
+    weights = tiny().state_dict()
+    name = max(weights)
+    weights[name] = torch.full_like(weights[name], float("nan"))
+    file = saved(tmp_path / "w.safetensors", weights)
+    with pytest.raises(ValueError, match=f"w.safetensors has weights that are NaN: {name}$"):
+        first_weights(pretrained=file)
+
+
 def test_counts_of_batches_may_be_there_or_not(tmp_path: Path) -> None:
     weights = tiny().state_dict()
     assert "2.num_batches_tracked" in weights

@@ -60,6 +60,8 @@ def start_from_pretrained(network: nn.Module, recipe: Recipe, classes: int) -> s
         raise ValueError(
             f"{recipe.pretrained} holds weights of another network than {recipe.model}: {wrong}"
         )
+    if spoiled := [name for name, values in weights.items() if values.isnan().any()]:
+        raise ValueError(f"{recipe.pretrained} has weights that are NaN: {_few(spoiled)}")
     with torch.no_grad():
         for name in own.keys() & weights.keys() - fresh:
             own[name].copy_(weights[name])
