@@ -111,6 +111,18 @@ def test_a_penalty_that_is_no_number_is_told_in_the_first_batch() -> None:
         RegularizedLoss(objective)(network(), IMAGES, LABELS)
 
 
+def test_a_climb_of_a_model_whose_gradient_is_no_number_says_so_and_what_needs_none() -> None:
+    inner = network()
+
+    def model(images: Tensor) -> Tensor:
+        # The root of what is never taken is no number, and so is the slope of what is.
+        return inner(torch.where(images > -1, images, (images - 2).sqrt()))
+
+    assert evaluate(model, (IMAGES, LABELS), attacks=["wo-2"]).natural_accuracy >= 0
+    with pytest.raises(ValueError, match=r"or such a gradient, for image 0.* wo-10 need no grad"):
+        evaluate(model, (IMAGES, LABELS), attacks=["s-pgd"])
+
+
 class TestInfiniteLogits:
     """A network that overflows in half precision says infinity, of which no loss comes."""
 

@@ -238,17 +238,27 @@ def as_numbers(logits: Tensor) -> Tensor:
     return logits.masked_fill(logits == math.inf, math.nan)
 
 
-def check_numbers(answers: Tensor, name: Callable[[tuple[int, ...]], str] | None = None) -> None:
+def check_numbers(
+    answers: Tensor,
+    name: Callable[[tuple[int, ...]], str] | None = None,
+    *,
+    with_gradient: bool = False,
+) -> None:
     """Check a model's logits, ``as_numbers``, or their losses.
 
-    ``name`` says what was asked, of the first answer that is wrong, by where it lies.
+    ``name`` says what was asked, of the first answer that is wrong, by where it lies;
+    ``with_gradient``, that an answer is none either where its gradient is none.
     """
     wrong = answers.isnan()
     if wrong.any():
         asked = f" for {name(tuple(wrong.nonzero()[0].tolist()))}" if name is not None else ""
+        what, otherwise = "logits", ""
+        if with_gradient:
+            what = "logits, or such a gradient,"
+            otherwise = "; attacks such as grid-775 and wo-10 need no gradient"
         raise ValueError(
-            f"the model returned NaN or infinite logits{asked}; check its weights, and try float32 "
-            "if it runs in half precision"
+            f"the model returned NaN or infinite {what}{asked}; check its weights, and try float32 "
+            f"if it runs in half precision{otherwise}"
         )
 
 

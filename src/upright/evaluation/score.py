@@ -165,7 +165,8 @@ class WorstLoss:
 
     def check(self, pose: Pose, values: Tensor) -> None:
         """Check what was asked: where it lies on a GPU, that waits for it."""
-        check_numbers(values, partial(self._which, pose))
+        climbs = pose.values.requires_grad
+        check_numbers(values, partial(self._which, pose), with_gradient=climbs)
 
     def restrict(self, rows: Tensor) -> WorstLoss:
         """Score some of the images only, by their rows, on the host."""
