@@ -6,7 +6,7 @@ A zero pose gives back the image bit for bit. All that moves points is one resam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -51,6 +51,8 @@ class Resampling:
     view: int | None = None
     form: Form | None = None
     """How the result is to lie in memory; None for as the images do."""
+    canvas: int = field(default=0, repr=False)
+    """Pixels of canvas that are around the images already: sizes are those without it."""
 
     def __post_init__(self) -> None:
         check_fill(self.fill)
@@ -110,9 +112,7 @@ def _warp(images: Tensor, pose: Pose, resampling: Resampling, canvas: int = 0) -
     leading, each = pose.shape[:-1], pose.shape[-1]
     values = pose.values.to(exact.device, exact.dtype)
     values = values.reshape(leading.numel(), each, values.shape[-1])
-    window = Window.of(exact, resampling.view)
-    if canvas and resampling.view is None:
-        window = replace(window, size=(images.shape[-2], images.shape[-1]))  # as without it
+    window = Window.of(exact, resampling.view, canvas=canvas or resampling.canvas)
     moved = exact[None]  # tries x images x C x H x W
     last = pose.chain.stages[-1]
     for stage in pose.chain.stages:

@@ -20,16 +20,17 @@ class Window:
     height: int
     width: int
     size: tuple[int, int]
-    """Of what is seen: height and width."""
+    """Of what is seen: height and width, without the canvas."""
     centre: tuple[float, float]
     """Of what is seen: the row and column in the image, about which maps are."""
 
     @staticmethod
-    def of(images: Tensor, view: int | None = None) -> Window:
-        """The central square of this side, or all of the image."""
+    def of(images: Tensor, view: int | None = None, *, canvas: int = 0) -> Window:
+        """The central square of this side, or all of an image with so much canvas around it."""
         height, width = images.shape[-2:]
         if view is None:
-            return Window(0, 0, height, width, (height, width), ((height - 1) / 2, (width - 1) / 2))
+            size = height - 2 * canvas, width - 2 * canvas
+            return Window(0, 0, height, width, size, ((height - 1) / 2, (width - 1) / 2))
         if not 1 <= view <= min(height, width):
             raise ValueError(
                 f"a view of {view} pixels does not lie in images of {height} x {width}; give "

@@ -44,6 +44,7 @@ def answers(
     *,
     device: torch.device | str = "cpu",
     view: int | None = None,
+    canvas: int = 0,
 ) -> Answers:
     """Ask a model about every image at every pose.
 
@@ -54,12 +55,13 @@ def answers(
         poses: of shape (M,).
         device: where to compute.
         view: show the model the central so many pixels of the moved images; None for all of them.
+        canvas: how many pixels of canvas the images have around them.
     """
     score = WorstLoss(
         Predictor(model, Room(images_at_once(images, 128))),
         images.to(device),
         labels.to(device),
-        Resampling(view=view),
+        Resampling(view=view, canvas=canvas),
         value=logits_themselves,
         places=torch.arange(len(images)),
     )

@@ -197,7 +197,8 @@ def _check_families(images: Tensor, space: Space, question: Question) -> None:
     chain = space.chain
     if not chain.code_digest:
         return
-    seen, names = Resampling(question.fill, view=question.view), " ".join(chain.names)
+    seen = Resampling(question.fill, view=question.view, canvas=question.canvas)
+    names = " ".join(chain.names)
     if not seen(images, space.zeros(1)).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
             f"a zero pose of {names} changes images, but zero must be the identity, bit for bit: "

@@ -148,7 +148,15 @@ def _answers(loaded: Loaded, shown: Shown, count: int, poses: Pose) -> Answers:
     chosen = loaded.data.images[torch.as_tensor(shown.places[:count])].cpu()
     images = F.pad(chosen, [shown.canvas] * 4).float() / 255
     labels = torch.as_tensor(shown.labels[:count])
-    return answers(loaded.model, images, labels, poses, device=loaded.device, view=shown.view)
+    return answers(
+        loaded.model,
+        images,
+        labels,
+        poses,
+        device=loaded.device,
+        view=shown.view,
+        canvas=shown.canvas,
+    )
 
 
 def _classes(predicted: Tensor, evaluation: Evaluation) -> np.ndarray[Any, Any]:

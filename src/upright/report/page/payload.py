@@ -58,13 +58,13 @@ def _exhibition(exhibition: Exhibition, known: Collection[str]) -> dict[str, Any
 def _seen(shown: Shown, held: Held) -> dict[str, Any]:
     """What models saw of an image, in pixels as they are held: where it lies, its centre."""
     window, scale = shown.seen, held.scale
-    height, width = (max(1, round(side * scale)) for side in window.size)
+    height, width = (max(1, round(side * scale)) for side in (window.height, window.width))
     row, column = ((middle + 0.5) * scale - 0.5 for middle in window.centre)
     top, left = round(window.top * scale), round(window.left * scale)
     # So that rounding never leads out of the image.
     top, left = min(top, held.shape[-2] - height), min(left, held.shape[-1] - width)
-    size = {"top": top, "left": left, "height": height, "width": width}
-    return size | {"centre": [row, column]}
+    part = {"top": top, "left": left, "height": height, "width": width}
+    return part | {"centre": [row, column], "size": [side * scale for side in window.size]}
 
 
 def _axis(axis: Axis, values: Array) -> dict[str, Any]:

@@ -137,7 +137,8 @@ function cut(pixels, [channels, height, width], part) {
 }
 
 function whole([, height, width]) {
-  return { top: 0, left: 0, height, width, centre: [(height - 1) / 2, (width - 1) / 2] };
+  const centre = [(height - 1) / 2, (width - 1) / 2];
+  return { top: 0, left: 0, height, width, centre, size: [height, width] };
 }
 
 // Pixels of a pose are those of the images as models saw them; here they may be held smaller.
@@ -165,7 +166,7 @@ function warp(bytes, shape, asked, { axes: told, families, scale = 1, seen = who
     const [own, values] = [axes.slice(start, end), pose.slice(start, end)];
     end = start;
     if (family.maps || MAPS[family.name]) {
-      const next = mapOf(family, own, values, [shape[0], seen.height, seen.width]);
+      const next = mapOf(family, own, values, [shape[0], ...seen.size]);
       map = map ? multiply(map, next) : next;
     } else if (VALUES[family.name]) {
       if (map) pixels = resample(pixels, shape, map, seen.centre, all);
