@@ -36,16 +36,18 @@ __all__ = [
     "check_soft_label_classes",
     "check_soft_label_form",
     "check_top",
+    "is_training",
     "explain_channels",
     "few",
     "warn_if_below_a_pixel",
+    "warn_if_masks",
     "warn_if_mean_of_bytes",
     "warn_if_no_probabilities",
     "warn_if_normalised",
     "warn_if_one_class",
     "warn_if_probabilities",
-    "warn_if_random",
     "warn_if_training",
+    "warn_of_other_answers",
     "warn_that_export_trains",
     "warn_that_poses_start_anew",
     "warn_that_transparent_is_white",
@@ -148,6 +150,15 @@ def check_pixels(images: Tensor) -> None:
             f"images reach from {low:.3g} to {high:.3g}, but should lie in [0, 1]: "
             "move the normalisation into the model, since black (0) fills what a pose uncovers; "
             "take model = upright.Normalised(model, mean, std) and give it model.undo(images)"
+        )
+
+
+def warn_if_masks(images: Tensor) -> None:
+    """Warn where whole numbers, of which 255 is white, are nearly black: as 0 and 1 are."""
+    if images.numel() and images.max() == 1:
+        _warn(
+            "uint8 images reach from 0 to 1, where 255 is white: nearly black; give masks of 0 and "
+            "1 as float"
         )
 
 
@@ -308,9 +319,14 @@ def check_callable(model: object) -> None:
         )
 
 
+def is_training(model: object) -> bool:
+    """Whether a module, or a part of it, was left in training mode."""
+    return isinstance(model, torch.nn.Module) and any(part.training for part in model.modules())
+
+
 def warn_if_training(model: object) -> None:
     """Warn where a module was left in training mode."""
-    if isinstance(model, torch.nn.Module) and any(part.training for part in model.modules()):
+    if is_training(model):
         _warn(
             "the model, or a part of it, is in training mode: dropout is on, batch norm depends "
             "on the batch and learns from the test data; call model.eval() first"
@@ -364,12 +380,18 @@ def warn_if_mean_of_bytes(mean: Sequence[float]) -> None:
         )
 
 
-def warn_if_random(first: Tensor, second: Tensor, *, rounding: float) -> None:
-    """Warn where a model answered the same question in two ways, further apart than by rounding."""
-    if not torch.allclose(first, second, rtol=rounding, atol=rounding):
+def warn_of_other_answers(*, chance: bool) -> None:
+    """Warn that a model answers the same question in two ways: by chance, or by its company."""
+    if chance:
         _warn(
             "the model answers differently when asked twice, so its worst case depends on chance; "
             "switch off dropout and sampling"
+        )
+    else:
+        _warn(
+            "what the model answers to an image depends on the others of its batch, so its worst "
+            "case does, too; put it into evaluation mode: model.eval(), and norms that keep "
+            "running statistics"
         )
 
 

@@ -37,7 +37,7 @@ class Ensemble(Composed):
     def forward(self, images: Tensor) -> Tensor:
         # Copies: a member may write into what it is given.
         first, *others = self.members
-        total = self._answer(first, images.clone())
+        total = self._answer(first, images.clone()).clone()  # another may write where it answered
         for member in others:
             logits = self._answer(member, images.clone())
             if logits.shape != total.shape:

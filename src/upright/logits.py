@@ -8,13 +8,14 @@ item, since what follows (auxiliary heads, features) comes after it by custom.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from upright.checks import Model, check_logits, explain_channels
 from upright.tiles import is_out_of_memory
+from upright.tracing import is_traced
 
 __all__ = ["COARSE", "Asker", "ask", "logits_of", "rounding_of", "widened"]
 
@@ -52,12 +53,16 @@ class Asker:
 
     def __init__(self) -> None:
         self._dtypes: WeakKeyDictionary[nn.Module, torch.dtype] = WeakKeyDictionary()
+        self._met: WeakSet[nn.Module] = WeakSet()
 
     def __call__(self, model: Model, images: Tensor) -> Tensor:
         """Ask a model; where it refuses images, once more in the dtype of its weights."""
         if not isinstance(model, nn.Module):
             return ask(model, images)
         shown = images.to(self._dtypes.get(model, images.dtype))
+        if model not in self._met and not is_traced():
+            self._met.add(model)
+            shown = shown.clone()  # what refuses them may have written into them before
         try:
             return ask(model, shown)
         except RuntimeError as error:

@@ -59,8 +59,9 @@ class Records:
 def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     """Add a record to a file, made where it is missing; on return it is on the disk.
 
-    With ``once``, nothing is added where the file has a record with the same key; the answer says
-    whether one was added.
+    With ``once``, nothing is added where the file has a record with the same key that measured the
+    same; the answer says whether one was added. (Where it measured something else, the code of a
+    model may have changed, which no key knows.)
     """
     line = json.dumps(to_json(record), allow_nan=False).encode() + b"\n"
     path = Path(path)
@@ -70,7 +71,8 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     try:
         locked = lock(handle)
         known = _parse_all(path, path.read_bytes()).records if once else ()
-        if any(each.key == record.key for each in known):
+        found = (record.key, record.measured)
+        if any((each.key, each.measured) == found for each in known):
             return False
         size = os.lseek(handle, 0, os.SEEK_END)
         content = line if _ends_a_line(handle, size) else b"\n" + line
@@ -174,7 +176,10 @@ class RecordFolder:
     def add(self, record: Record) -> bool:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
-        return append(self.folder / f"{name}.jsonl", record, once=True)
+        file = self.folder / f"{name}.jsonl"
+        if file.exists() and any(each.key == record.key for each in read(file).records):
+            return False
+        return append(file, record, once=True)
 
 
 def _shipped() -> Path:

@@ -214,7 +214,8 @@ class Tiles:
         value = self.values(poses.like(here), rows)
         if not (wants_gradient and value.requires_grad):
             return Answer(value.detach())
-        (slope,) = torch.autograd.grad(value.sum(), here)
+        # None where the gradient is of the model's weights alone, which never saw these images.
+        (slope,) = torch.autograd.grad(value.sum(), here, allow_unused=True)
         return Answer(value.detach(), slope)
 
 

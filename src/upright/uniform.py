@@ -88,11 +88,15 @@ def uniform(
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """Draw numbers from 0 to 1, as ``torch.rand``; where they are for images, these come first."""
+    """Draw numbers from 0 to 1 in float32; where they are for images, these come first.
+
+    Never in a default of the user's: of other digits other numbers are drawn.
+    """
+    kind = torch.float32
     if generator is None or not shape:
-        return torch.rand(*shape, generator=generator, device=device)
+        return torch.rand(*shape, generator=generator, device=device, dtype=kind)
 
     def draw(count: int, of: torch.Generator) -> Tensor:
-        return torch.rand(count, *shape[1:], generator=of, device=of.device)
+        return torch.rand(count, *shape[1:], generator=of, device=of.device, dtype=kind)
 
     return drawn(draw, shape[0], generator).to(device or generator.device)

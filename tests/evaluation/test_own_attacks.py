@@ -71,16 +71,19 @@ class Faulty(Once):
         self, score: Score, space: Space, count: int, *, generator: torch.Generator
     ) -> WorstCase:
         found = super().search(score, space, count, generator=generator)
-        far = found.pose.like(100 * found.pose.values)
-        faults: dict[str, object] = {
-            "far": WorstCase(far, score(far), 2 * count),
-            "some": WorstCase(found.pose[:2], found.score[:2], count),
-            "own number": WorstCase(found.pose, torch.zeros(count), count),
-            "mean": WorstCase(found.pose, _mean_of(score, space, count, generator), 21 * count),
-            "few scores": WorstCase(found.pose, found.score[:2], count),
-            "nothing": None,
+        pose, other = found.pose, space.sample(count, generator=generator)
+        far = pose.like(100 * pose.values)
+        faults: dict[str, Callable[[], object]] = {
+            "far": lambda: WorstCase(far, score(far), 2 * count),
+            "far on its way": lambda: WorstCase(pose, score(far).maximum(found.score), 2 * count),
+            "some": lambda: WorstCase(pose[:2], found.score[:2], count),
+            "own number": lambda: WorstCase(pose, torch.zeros(count), count),
+            "mean": lambda: WorstCase(pose, _mean_of(score, space, count, generator), 21 * count),
+            "of another": lambda: WorstCase(pose, score(other), 2 * count),
+            "few scores": lambda: WorstCase(pose, found.score[:2], count),
+            "nothing": lambda: None,
         }
-        return faults[self.fault]  # type: ignore[return-value]
+        return faults[self.fault]()  # type: ignore[return-value]
 
 
 def _mean_of(score: Score, space: Space, count: int, generator: torch.Generator) -> Tensor:
@@ -153,6 +156,8 @@ class FaultyList(CandidateSearch):
     ("attack", "message"),
     [
         (Faulty("far"), r"search of once gives dx .*, which lies outside .*; space\.project"),
+        (Faulty("far on its way"), r"search of once gives dx .*, which lies outside"),
+        (Faulty("of another"), "search of once reports scores that `score` gave at other poses"),
         (Faulty("some"), r"search of once gives poses of shape \(2,\), but \(\d+,\) is asked"),
         (Faulty("own number"), "search of once reports scores that `score` gave at no pose"),
         (Faulty("mean"), "search of once reports scores that `score` gave at no pose"),

@@ -134,8 +134,8 @@ def test_a_state_of_two_ranks_is_continued_by_one_process(
     tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
-    with RankPool(tmp_path) as pool:  # rank 0 fails after its two looks, in its first chunk
-        outcomes = run(pool, calls=(2, float("inf")), state=state)
+    with RankPool(tmp_path) as pool:  # rank 0 fails after its three looks, in its first chunk
+        outcomes = run(pool, calls=(3, float("inf")), state=state)
     assert all(isinstance(outcome, FailedError) for outcome in outcomes)
     assert "hangs" not in f"{outcomes}"
     assert [file.name for file in tmp_path.glob("state*")] == ["state.rank-1"]
@@ -151,7 +151,7 @@ def test_a_state_of_one_process_is_continued_by_two_ranks(
     pool: RankPool, tmp_path: Path, expected: Evaluation
 ) -> None:
     state = tmp_path / "state"
-    machine = Machine(trained_network(), calls_left=450)
+    machine = Machine(trained_network(), calls_left=451)
     with pytest.raises(ZeroDivisionError):
         evaluate(machine, DATA, state=state, **OPTIONS)
     (first, one), (second, other) = run(pool, state=state)
@@ -159,7 +159,7 @@ def test_a_state_of_one_process_is_continued_by_two_ranks(
     assert_same(other, expected)
     assert first + second == (CHUNK + 37) * (1 + 12 + 3 + 3 + 16) + 2 * LOOKS
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
-    assert_same(evaluate(Machine(trained_network(), 2), DATA, state=state, **OPTIONS), expected)
+    assert_same(evaluate(Machine(trained_network(), 3), DATA, state=state, **OPTIONS), expected)
 
 
 def test_a_state_of_another_question_is_refused_on_all_ranks(

@@ -290,7 +290,7 @@ class Evaluate:
             data=found.images,
             device=found.loaded.device,
         )
-        return json.dumps(result, indent=1, default=str) + "\n"
+        return json.dumps(result, indent=1, default=str, allow_nan=False) + "\n"
 
     def _append(self, found: Measured) -> None:
         assert self.record is not None

@@ -57,7 +57,7 @@ def _details(evaluation: Evaluation) -> dict[str, object]:
         **({} if evaluation.places is None else {"places": evaluation.places.tolist()}),
         "labels": evaluation.labels.tolist(),
         "natural_correct": evaluation.natural_correct.tolist(),
-        "natural_loss": evaluation.natural_loss.tolist(),
+        "natural_loss": _or_null(evaluation.natural_loss),
         "attacks": {name: _worst(result) for name, result in evaluation.attacks.items()},
     }
 
@@ -71,7 +71,7 @@ def _worst(result: AttackResult) -> dict[str, object]:
             name: result.worst_pose.values[:, column].tolist()
             for name, column in result.worst_pose.chain.column_of.items()
         },
-        "worst_loss": result.worst_loss.tolist(),
+        "worst_loss": _or_null(result.worst_loss),
     }
     if result.worst_class is not None:
         found["worst_class"] = result.worst_class.tolist()

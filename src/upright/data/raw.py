@@ -30,7 +30,10 @@ def array_names(split: AnySplit) -> tuple[str, str]:
 
 
 def split_digests(split: AnySplit, raw: RawSplit) -> dict[str, str]:
-    """SHA-256 of the images as N x 32 x 32 x 3 and of the labels as uint8, by array name."""
+    """SHA-256 of the images as N x 32 x 32 x 3 and of the labels, by array name.
+
+    Labels are bytes where all of them fit, and else int64.
+    """
     images, labels = hashlib.sha256(), hashlib.sha256(_bytes(raw.labels))
     for piece in _pieces(raw.images):
         images.update(piece.data)
@@ -39,18 +42,20 @@ def split_digests(split: AnySplit, raw: RawSplit) -> dict[str, str]:
 
 
 def content_digest(raw: RawSplit) -> str:
-    """SHA-256 of the sorted SHA-256 digests of all images, each with its label as a last byte."""
+    """SHA-256 of the sorted SHA-256 digests of all images, each with its label behind it."""
     labels = _bytes(raw.labels)
+    width = len(labels) // max(1, len(raw.labels))
     images = (image for piece in _pieces(raw.images) for image in piece)
     each = (
-        hashlib.sha256(image.tobytes() + labels[place : place + 1]).digest()
+        hashlib.sha256(image.tobytes() + labels[width * place : width * (place + 1)]).digest()
         for place, image in enumerate(images)
     )
     return hashlib.sha256(b"".join(sorted(each))).hexdigest()
 
 
 def _bytes(labels: NDArray[np.int64]) -> bytes:
-    return labels.astype(np.uint8).tobytes()
+    fit = len(labels) == 0 or (labels.min() >= 0 and labels.max() < 256)
+    return labels.astype(np.uint8 if fit else "<i8").tobytes()
 
 
 def _pieces(images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:

@@ -234,11 +234,8 @@ def _images(images: Any) -> Tensor:
         return _picture(images)
     if isinstance(images, list | tuple) and images:
         return _stacked([_images(image) for image in images])
-    if isinstance(images, np.ndarray):
-        # PyTorch knows no arrays that run backwards.
-        images = images.copy() if min(images.strides, default=0) < 0 else images
     try:
-        return torch.as_tensor(images)
+        return torch.as_tensor(_forwards(images))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"images must be tensors, arrays of numbers or pictures of PIL, but some are "
@@ -248,7 +245,7 @@ def _images(images: Any) -> Tensor:
 
 def _labels(labels: Any) -> Tensor:
     try:
-        numbers = torch.as_tensor(labels)
+        numbers = torch.as_tensor(_forwards(labels))
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"labels must be class numbers (int64), but some are {_kind(labels)}; number the "
@@ -256,6 +253,12 @@ def _labels(labels: Any) -> Tensor:
         ) from error
     # PyTorch holds these, and cannot compare them.
     return numbers.long() if numbers.dtype in UNSIGNED else numbers
+
+
+def _forwards(values: Any) -> Any:
+    """Arrays that run backwards as such that do not: PyTorch knows none."""
+    backwards = isinstance(values, np.ndarray) and min(values.strides, default=0) < 0
+    return values.copy() if backwards else values
 
 
 def _kind(values: Any) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
 from upright.attacks.base import check_worst_case
-from upright.attacks.given import check_poses
+from upright.attacks.given import check_inside, check_poses
 from upright.pose import Pose
 from upright.registry import is_ours
 from upright.space import Space
@@ -50,37 +50,51 @@ def found_by(
     """Let an attack search for the worst pose of each of so many images."""
     if is_ours(type(attack)):
         return attack.search(score, space, count, generator=generator)
-    said = _Said()
+    said, who = _Said(), f"search of {attack}"
 
     def heard(pose: Pose) -> Tensor:
+        check_inside(who, pose, space)
         values = score(pose)
-        said.note(values)
+        said.note(pose, values)
         return values
 
     found = attack.search(heard, space, count, generator=generator)
-    _check_found(f"search of {attack}", found, space, count, said)
+    _check_found(who, found, space, count, said)
     return found
 
 
 @dataclass(frozen=True)
 class _Said:
-    """What a score has said of each image, tries x images."""
+    """What a score has said of each image, tries x images, and at which poses."""
 
+    poses: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
 
-    def note(self, scores: Tensor) -> None:
-        self.values.append(scores.detach().reshape(-1, scores.shape[-1]).float())
+    def note(self, pose: Pose, scores: Tensor) -> None:
+        values = scores.detach().reshape(-1, scores.shape[-1]).float()
+        poses = pose.values.detach().to(values)
+        poses = poses.reshape(-1, *poses.shape[-2:]).expand(*values.shape, -1)
+        self.poses.append(poses)
+        self.values.append(values)
 
     def restrict(self, rows: Tensor) -> _Said:
-        return _Said([each[:, rows.to(each.device)] for each in self.values])
+        def of_rows(kept: list[Tensor]) -> list[Tensor]:
+            return [each[:, rows.to(each.device)] for each in kept]
 
-    def has(self, reported: Tensor) -> bool:
-        """Whether these scores, one for each image, are among them, if in fewer digits."""
-        if not self.values or reported.shape != self.values[0].shape[1:]:
+        return _Said(of_rows(self.poses), of_rows(self.values))
+
+    def has(self, found: WorstCase, *, there: bool) -> bool:
+        """Whether the scores, one for each image, are among them, if in fewer digits.
+
+        ``there``: at the very poses that were found.
+        """
+        if not self.values or found.score.shape != self.values[0].shape[1:]:
             return False
-        values = torch.cat(self.values)
-        reported = reported.detach().to(values).expand_as(values)
-        return bool(torch.isclose(values, reported, rtol=0, atol=_ROUNDED).any(0).all())
+        poses, values = torch.cat(self.poses), torch.cat(self.values)
+        same = torch.isclose(values, found.score.detach().to(values), rtol=0, atol=_ROUNDED)
+        if there:
+            same &= torch.isclose(poses, found.pose.values.detach().to(poses), atol=1e-5).all(-1)
+        return bool(same.any(0).all())
 
 
 @dataclass(frozen=True)
@@ -92,16 +106,19 @@ class _Watched(Rounds):
     space: Space
     count: int
     said: _Said = field(default_factory=_Said)
+    asked: list[Pose] = field(default_factory=list)
+    """What was proposed, and is not answered yet."""
 
     def propose(self) -> Pose | None:
         poses = self.rounds.propose()
         if poses is not None:
             shape = (len(poses), self.count)
             check_poses(f"propose of {self.attack}", poses, self.space, f"(k, {self.count})", shape)
+            self.asked[:] = [poses]
         return poses
 
     def learn(self, scores: Tensor) -> None:
-        self.said.note(scores)
+        self.said.note(self.asked.pop(), scores)
         self.rounds.learn(scores)
 
     def restrict(self, rows: Tensor) -> Rounds:
@@ -120,8 +137,13 @@ class _Watched(Rounds):
 def _check_found(who: str, found: WorstCase, space: Space, count: int, said: _Said) -> None:
     check_worst_case(who, found)
     check_poses(who, found.pose, space, f"({count},)", (count,))
-    if not said.has(found.score):
+    if not said.has(found, there=False):
         raise ValueError(
             f"{who} reports scores that `score` gave at no pose; let WorstCase have the values of "
             "`score` at its poses"
+        )
+    if not said.has(found, there=True):
+        raise ValueError(
+            f"{who} reports scores that `score` gave at other poses than it reports; let WorstCase "
+            "have the values of `score` at its very poses"
         )

@@ -193,6 +193,8 @@ def load_state(path: Path, question: dict[str, object], *older: dict[str, object
     """
     if not path.exists():
         return State(question)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file in it for the state")
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

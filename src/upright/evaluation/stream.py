@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from upright.checks import warn_if_masks
 from upright.evaluation.batches import Batch, Data, batches, check_alike, is_whole
 from upright.modes import ordinary
 
@@ -50,6 +51,8 @@ def chunks(
             continue
         if len(images):
             check_alike(images[0], more_images[0])
+            if images.dtype != more_images.dtype:
+                images, more_images = _as_float(images), _as_float(more_images)
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
         size = chunk_size(images, passes)
@@ -77,9 +80,14 @@ def cuts(data: Data, limit: int | None) -> bool:
 
 
 def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
-    if images.dtype == torch.uint8:
-        images = images.float() / 255
-    return Chunk(start, ordinary(images), ordinary(labels))
+    return Chunk(start, ordinary(_as_float(images)), ordinary(labels))
+
+
+def _as_float(images: Tensor) -> Tensor:
+    if images.dtype != torch.uint8:
+        return images
+    warn_if_masks(images)
+    return images.float() / 255
 
 
 def chunk_size(images: Tensor, passes: int = 0) -> int:

@@ -115,6 +115,12 @@ class Axis:
         """
         if count == 1:
             return torch.zeros(1, dtype=torch.float64)
+        if self.period is not None and self.high - self.low > self.period:
+            raise ValueError(
+                f"a grid of {self.name} from {self._show(self.low)} to {self._show(self.high)} has "
+                f"fewer values than it seems, since they repeat after {self._show(self.period)}; "
+                f"give {self._show(self.period / 2)} to either side, which is all there is"
+            )
         # Fractions of the limit, as linspace can miss the zero by a rounding error.
         parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
         values = (self.high - self.low) / 2 * parts + self.middle

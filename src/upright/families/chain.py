@@ -58,11 +58,13 @@ class Stage:
 
     def matrix(self, values: Tensor, size: Size) -> Tensor:
         """Where points go, for the columns of this stage: P x 3 x 3."""
-        return _product([_checked(each, each.matrix(own, size)) for each, own in self._own(values)])
+        own = self._own(values)
+        return _product([_checked(each, each.matrix(its, size), its) for each, its in own])
 
     def inverse_matrix(self, values: Tensor, size: Size) -> Tensor:
         """Where pixels come from, for the columns of this stage: P x 3 x 3."""
-        maps = [_checked(each, each.inverse_matrix(own, size)) for each, own in self._own(values)]
+        own = self._own(values)
+        maps = [_checked(each, each.inverse_matrix(its, size), its) for each, its in own]
         return _product(maps[::-1])
 
     def apply(self, images: Tensor, values: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ class Stage:
                 f"{only.name}.apply gave the shape {tuple(changed.shape)} for images of shape "
                 f"{tuple(images.shape)}; a column of the poses is values[..., 0]"
             )
-        return changed
+        return changed.clone() if is_own and _is_part_of(images, changed) else changed
 
     def _own(self, values: Tensor) -> Iterator[tuple[Spatial, Tensor]]:
         start = 0
@@ -92,18 +94,39 @@ class Stage:
             start += len(each.axes)
 
 
+def _is_part_of(images: Tensor, changed: Tensor) -> bool:
+    """Whether they share memory, which a model may write into: that of the user's images."""
+    if is_traced():
+        return False
+    return changed.untyped_storage().data_ptr() == images.untyped_storage().data_ptr()
+
+
 def _counts_versions(images: Tensor) -> bool:
     """Whether a tensor knows how often it was written to, and may be asked."""
     return not (is_traced() or images.is_inference())
 
 
-def _checked(family: Family, matrix: Tensor) -> Tensor:
+def _checked(family: Family, matrix: Tensor, values: Tensor) -> Tensor:
     if matrix.shape[-2:] != (3, 3):
         raise ValueError(
             f"{family.name}.matrix gave the shape {tuple(matrix.shape)}, but must give 3 x 3 for "
             "each pose; matrix_of puts one together"
         )
+    # On a GPU it would have to be waited for: an evaluation looks at some beforehand.
+    if not (is_ours(type(family)) or matrix.is_cuda or is_traced()):
+        _check_finite(family, matrix, values)
     return matrix
+
+
+def _check_finite(family: Family, matrix: Tensor, values: Tensor) -> None:
+    wrong = ~matrix.isfinite().flatten(-2).all(-1)
+    if wrong.any():
+        axes = zip(family.axes, values.expand(*wrong.shape, -1)[wrong][0].tolist(), strict=True)
+        at = ", ".join(f"{axis.name} {axis.show(value)}" for axis, value in axes)
+        raise ValueError(
+            f"{family.name} at {at} has a matrix that is not finite, or that nothing undoes; let "
+            "it have one for every pose between its limits"
+        )
 
 
 def _product(matrices: list[Tensor]) -> Tensor:
