@@ -292,6 +292,8 @@ class Distance(Penalty):
             return (away * torch.rand(()).to(away)).square().sum(-1)
         if self.fault == "a root":
             return away.square().sum(-1).sqrt()
+        if self.fault == "drives apart":
+            return -away.square().sum(-1)
         if self.fault == "overflows":
             return away.exp().sum(-1).log()
         if self.fault == "trains nothing":
@@ -306,14 +308,16 @@ class Distance(Penalty):
 BROADCASTS = "one value comes for each pair, and many copies of one original broadcast"
 ALONE = "a pair alone has the value that it has among others"
 SLOPES = "slopes are those of small differences"
+LEAST = "no pair costs less than one of equal logits"
 FINITE = "values and slopes are finite where logits agree, and where they are sure"
 FAULTS_OF_PENALTIES = {
     "writes": {"logits are left as they were", BROADCASTS, SLOPES},
     "of all": {BROADCASTS, ALONE},
-    "not summed": {BROADCASTS, ALONE},
+    "not summed": {BROADCASTS, ALONE, LEAST},
     "by chance": {BROADCASTS, ALONE, SLOPES, "the same logits give the same value"},
     "a root": {FINITE},
-    "overflows": {FINITE},
+    "overflows": {FINITE, LEAST},
+    "drives apart": {LEAST},
     "trains nothing": {SLOPES, FINITE},
     "of no weight": {SLOPES},
 }

@@ -36,9 +36,9 @@ __all__ = [
     "check_soft_label_classes",
     "check_soft_label_form",
     "check_top",
-    "is_training",
     "explain_channels",
     "few",
+    "is_training",
     "warn_if_below_a_pixel",
     "warn_if_masks",
     "warn_if_mean_of_bytes",
@@ -204,10 +204,17 @@ def check_class_weights(weight: Tensor, classes: int) -> None:
 def check_soft_label_form(labels: Tensor, count: int) -> None:
     """Check that there is a row of probabilities for each of ``count`` images."""
     if labels.ndim != 2 or len(labels) != count or not labels.is_floating_point():
+        if labels.ndim > 2:
+            advice = "labels of pixels are not understood"
+        elif labels.shape[1] == 1:
+            advice = "take labels[:, 0]"
+        elif len(labels) == 1:
+            advice = "take labels[0]"
+        else:
+            advice = "of one-hot rows take labels.argmax(1)"
         raise ValueError(
             f"{count} images need {count} class numbers, or {count} rows of float probabilities, "
-            f"but the labels are {labels.dtype} of shape {tuple(labels.shape)}; of one-hot rows "
-            "take labels.argmax(1)"
+            f"but the labels are {labels.dtype} of shape {tuple(labels.shape)}; {advice}"
         )
 
 

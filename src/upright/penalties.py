@@ -69,6 +69,10 @@ class L2(Penalty):
 
     scale: float = 0.25
 
+    def __post_init__(self) -> None:
+        if not self.scale >= 0:
+            raise ValueError(f"scale is {self.scale:g}, but must be at least 0: what differs costs")
+
     def __call__(self, natural: Tensor, transformed: Tensor) -> Tensor:
         return squared_distance(natural, transformed, scale=self.scale)
 

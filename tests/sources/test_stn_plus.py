@@ -430,17 +430,21 @@ def test_the_commands_take_a_space_of_other_families(upright: Call) -> None:
     assert (
         upright("train", "LocNet(black)", *options, *space, "--view", 6, "--out", "zoomed")[0] == 0
     )
+    assert upright("train", "std*", *options, "--view", 6, "--out", "seen")[0] == 0
     asked = ("--data", "npz:colours.npz", *space, "--attack", "grid-2x2x2x2", "--view", 6)
-    code, out, err = upright("evaluate", "stn-plus:zoomed,cls", *asked)
+    code, _, err = upright("evaluate", "stn-plus:zoomed,cls", *asked)
+    assert code == 2
+    assert "the LocNet and the classifier need images of one size" in err
+    code, out, err = upright("evaluate", "stn-plus:zoomed,seen", *asked)
     assert code == 0, err
     assert "zoom by 0.9 to 1.1 times" in out
-    code, out, err = upright("oracle", "zoomed", "cls", *asked, "--record", "records.jsonl")
+    code, out, err = upright("oracle", "zoomed", "seen", *asked, "--record", "records.jsonl")
     assert (code, err) == (0, "")
     assert "ORACLE" in out
     record = json.loads(Path("records.jsonl").read_text())
     assert record["evaluation"]["space"] == space[1]
     assert record["evaluation"]["view"] == record["recipe"]["locnet"]["view"] == 6
-    code, _, err = upright("oracle", "zoomed", "cls", "--data", "npz:colours.npz")
+    code, _, err = upright("oracle", "zoomed", "seen", "--data", "npz:colours.npz")
     assert code == 2
     assert "give both the same families" in err
 

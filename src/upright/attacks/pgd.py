@@ -5,6 +5,7 @@ Weak as an attack, strong as a defence: so the paper finds, and so did Engstrom 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -39,6 +40,8 @@ class SpatialPGD(Attack):
                 f"steps must be at least 0 and restarts at least 1, "
                 f"but are {self.steps} and {self.restarts}"
             )
+        if not all(0 <= size < math.inf for size in self.step_size or ()):
+            raise ValueError(f"sizes of a step must be at least 0, but are {self.step_size}")
 
     def __str__(self) -> str:
         return "s-pgd" if self == SpatialPGD() else repr(self)

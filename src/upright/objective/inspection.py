@@ -30,6 +30,7 @@ class Inspection:
     def __init__(self) -> None:
         self.is_first = True
         self._looked_at_logits = self._looked_at_poses = self._leaves_out = False
+        self._outputs = 0
 
     def begin(self, ask: Ask, images: Tensor, labels: Tensor, criterion: Criterion) -> Ask:
         """Check a batch; give what asks models, and holds the first answer against the labels."""
@@ -70,6 +71,11 @@ class Inspection:
                 f"the penalty is {penalty.item():g} where all logits are numbers; "
                 "check what it divides by, and of what it takes the root or the logarithm"
             )
+        if self._looked_at_logits and penalty is not None and self._outputs == 1 and penalty == 0:
+            raise ValueError(
+                "the network has one output, of which probabilities never differ, and no penalty "
+                "comes: let it give two, as torch.cat((0 * z, z), 1)"
+            )
         self._looked_at_logits = False
 
     def _check_answer(
@@ -79,6 +85,7 @@ class Inspection:
             _check_classes(criterion, labels, logits.shape[1], values)
         if values and self.is_first:
             checks.check_numbers(checks.as_numbers(logits))
+            self._outputs = logits.shape[1]
             checks.warn_if_probabilities(logits)
             self.is_first, self._looked_at_logits = False, True
             self._leaves_out = bool((logits == -math.inf).any())

@@ -132,7 +132,8 @@ class RegularizedLoss(nn.Module):
         different = list({id(pose): pose for pose in poses.values()}.values())
         copies = repeated(images, objective.draws)
         parts = [self._seen(images)] if objective.sees_originals else []
-        with torch.no_grad():
+        # A part of what learns may stand before: then copies lead back to it as originals do.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and images.requires_grad):
             parts += [self.resampling(copies, pose) for pose in different]
         answers = _answers(partial(ask, model), parts)
         natural = answers[0] if objective.sees_originals else None

@@ -17,7 +17,7 @@ from upright import zoo
 from upright.registry import UnknownNameError
 from upright.sources.pretrained import Pretrained, Trained
 from upright.sources.registry import model_source, unknown_model
-from upright.train import FinishedRun, RunDirectory, load_network
+from upright.train import FinishedRun, Pair, RunDirectory, load_network
 from upright.train.two_stage import StnPlus, load_locator
 from upright.zoo import Card
 
@@ -81,6 +81,8 @@ def _no_run(name: str) -> ValueError:
 def load_stn_plus(locnet: str, classifier: str, *, device: torch.device) -> Pretrained:
     """Load a LocNet and the classifier behind it, each the folder of a run."""
     locator, behind = load_locator(Path(locnet)), load_run(classifier, device=device)
+    first, (second,) = RunDirectory.open(Path(locnet)).recipe, behind.trained
+    Pair(locnet=first, classifier=second.recipe, oracle=False)  # which looks at whether they fit
     both = StnPlus(locator, behind.network, locator.fill).to(device).eval()
     return replace(
         behind,

@@ -29,6 +29,7 @@ def check_penalty(penalty: Penalty) -> None:
         "a pair alone has the value that it has among others": _is_of_one_pair,
         "logits are left as they were": _writes_nothing,
         "the same logits give the same value": _is_certain,
+        "no pair costs less than one of equal logits": _is_least_where_equal,
         "slopes are those of small differences": _slopes_agree,
         "values and slopes are finite where logits agree, and where they are sure": _is_finite,
     }
@@ -65,6 +66,18 @@ def _writes_nothing(penalty: Penalty) -> None:
 
 def _is_certain(penalty: Penalty) -> None:
     alike(penalty(*_pairs()), penalty(*_pairs()))
+
+
+def _is_least_where_equal(penalty: Penalty) -> None:
+    natural, _ = _pairs()
+    equal = penalties_of(penalty, natural, natural.clone())
+    for seed in range(1, 9):
+        less = (equal - penalties_of(penalty, natural, _logits(4, seed=seed))).max()
+        if less > _ROUNDING:
+            raise AssertionError(
+                f"one costs {float(less):.3g} less: what the penalty is to bring together, it "
+                "would drive apart"
+            )
 
 
 def _slopes_agree(penalty: Penalty) -> None:

@@ -97,6 +97,11 @@ class Learner:
         Window.of(data.images, recipe.view)  # or there is nothing to see
         check_cutout(recipe, data.images)
         check_teacher(recipe, data)
+        if len(recipe.outputs(data.classes)) < 2 and not recipe.is_locnet:
+            raise ValueError(
+                f"{recipe.data} has one class, {data.classes[0]}, and there is nothing to tell "
+                "apart; of a folder each class is a folder inside of it"
+            )
         self.ranks, self._part = ranks, batch_part(recipe, ranks)
         if speed.graph:
             torch.backends.cudnn.benchmark = True  # shapes never change: look for the fastest
@@ -163,15 +168,16 @@ class Learner:
     def _make_teacher(self) -> Teacher:
         """Give the recipe's teacher as steps ask it."""
         recipe = self.recipe
-        network = find_teacher(recipe.teacher).load().to(self.device).requires_grad_(False)
+        found = find_teacher(recipe.teacher)
+        network, view = found.load().to(self.device).requires_grad_(False), found.recipe.view
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         teacher: Model = InTrainingPrecision(network, recipe.precision).eval()
         if pays_at_once(recipe, self._data, recipe.steps * len(self._part)):
-            return asked_once(teacher, recipe, self._data)
+            return asked_once(teacher, view, recipe, self._data)
         if self.speed.compile:
             settle_compiler()
             teacher = cast(Model, torch.compile(teacher, dynamic=False))
-        return asked_in_each_step(teacher, recipe)
+        return asked_in_each_step(teacher, view)
 
     def make_ready(self) -> None:
         """Ask the teacher, compile and record what the steps replay, where it was not done."""

@@ -341,7 +341,25 @@ def _shared_data(data: LabelledImages | None, recipes: list[Recipe]) -> Labelled
     sources = {recipe.training_data for recipe in recipes}
     if len(sources) != 1:
         raise ValueError(f"runs side by side need the same data, but ask for {sources}")
-    return recipes[0].load_data() if data is None else data
+    if data is None:
+        return recipes[0].load_data()
+    for recipe in recipes:
+        _check_given(data, recipe)
+    return data
+
+
+def _check_given(data: LabelledImages, recipe: Recipe) -> None:
+    """Check that data that are given are what a recipe says of them, which later steps rely on."""
+    if recipe.held_out:
+        raise ValueError(
+            "held_out leaves images out of data that are loaded by their name, and these are "
+            "given; leave out one of both"
+        )
+    if recipe.train_images not in (None, len(data)):
+        raise ValueError(
+            f"train_images is {recipe.train_images}, but {len(data)} images are given; leave it "
+            "out, or give as many"
+        )
 
 
 def _common_digest(data: LabelledImages, ranks: Ranks) -> str:

@@ -168,6 +168,11 @@ class Recipe(Plan):
         return tuple(self.space.chain.column_of) if self.is_locnet else classes
 
     @property
+    def seen(self) -> tuple[int | None, ...]:
+        """How large images are made, and how much of them the network sees."""
+        return (self.resize, self.center_crop, self.view)
+
+    @property
     def training_data(self) -> tuple[object, ...]:
         """What says which images it trains on: runs side by side have it in common."""
         return (self.data, self.train_images, self.resize, self.center_crop, self.held_out)

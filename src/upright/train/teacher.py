@@ -29,23 +29,23 @@ _AT_ONCE = 4
 """Batches in a pass over all of the data: without a gradient they need less than one with it."""
 
 
-def asked_in_each_step(model: Model, recipe: Recipe) -> Teacher:
-    """Give a teacher that looks at what the network sees, whatever it is.
+def asked_in_each_step(model: Model, view: int | None) -> Teacher:
+    """Give a teacher that looks at the images that steps show, whatever is done to them.
 
     Args:
         model: from images to logits, in evaluation mode.
-        recipe: which part of images is seen.
+        view: which part of images it sees, of its own training.
     """
-    return lambda batch: _probabilities(model, batch.images, recipe)
+    return lambda batch: _probabilities(model, batch.images, view)
 
 
-def asked_once(model: Model, recipe: Recipe, data: LabelledImages) -> Teacher:
+def asked_once(model: Model, view: int | None, recipe: Recipe, data: LabelledImages) -> Teacher:
     """Ask of all images, and of their mirror images where steps show them, and remember it."""
     said: list[list[Tensor]] = [[], []] if recipe.flips else [[]]
     for pixels in data.images.split(_AT_ONCE * recipe.batch):
         images = pixels.float() / 255
         for answers, shown in zip(said, (images, images.flip(-1)), strict=False):
-            answers.append(_probabilities(model, shown, recipe))
+            answers.append(_probabilities(model, shown, view))
     known = torch.stack([torch.cat(answers) for answers in said])
 
     def looked_up(batch: Augmented) -> Tensor:
@@ -65,6 +65,6 @@ def pays_at_once(recipe: Recipe, data: LabelledImages, asked: int) -> bool:
     return mirrors_alone(recipe) and answers <= asked and fits
 
 
-def _probabilities(model: Model, images: Tensor, recipe: Recipe) -> Tensor:
+def _probabilities(model: Model, images: Tensor, view: int | None) -> Tensor:
     with torch.no_grad():
-        return model(Window.of(images, recipe.view).cut(images)).float().softmax(1)
+        return model(Window.of(images, view).cut(images)).float().softmax(1)

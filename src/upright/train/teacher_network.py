@@ -29,6 +29,8 @@ __all__ = ["TEACHERS", "TeacherNetwork", "check_teacher", "find_teacher", "with_
 class TeacherNetwork:
     """What a network that can teach answers to, and how it is loaded."""
 
+    recipe: Recipe
+    """By which it was trained."""
     classes: tuple[str, ...]
     channels: int
     load: Callable[[], nn.Module]
@@ -49,7 +51,7 @@ def _of_run(name: str) -> TeacherNetwork:
         raise ValueError(
             f"the teacher {name} is a LocNet, which finds poses and no classes; give a classifier"
         )
-    return TeacherNetwork(run.classes, run.channels, partial(load_network, path))
+    return TeacherNetwork(run.recipe, run.classes, run.channels, partial(load_network, path))
 
 
 def find_teacher(name: str) -> TeacherNetwork:
@@ -81,6 +83,11 @@ def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
             f"the teacher {recipe.teacher} has {len(teacher.classes)} classes and looks at "
             f"{teacher.channels} channels, but {recipe.data} has {len(data.classes)} classes and "
             f"{channels} channels; give one that was trained on such data"
+        )
+    if teacher.recipe.seen[:2] != recipe.seen[:2]:
+        raise ValueError(
+            f"the teacher {recipe.teacher} was trained on images of another size; train both with "
+            "the same --resize and --center-crop (a --view may differ: each has its own)"
         )
     if teacher.classes != data.classes:
         warn_caller(

@@ -22,6 +22,7 @@ from upright.factories import need_file
 __all__ = ["is_torchscript", "load_weights", "read_weights", "weights_digest"]
 
 _NOT_READ = re.compile(r"Unsupported global: GLOBAL (\S+)")
+_WRAPPED = "module."
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _IN_WORDS = (OSError, RuntimeError, UnpicklingError, SafetensorError)
 """What says to a person why a file cannot be read; of a damaged pickle there are others, too."""
@@ -60,8 +61,11 @@ def read_weights(name: str) -> dict[str, Tensor]:
             found = found[inside]
     if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
         raise ValueError(f"{path} holds no weights by name; save the state_dict() of the network")
-    # As DistributedDataParallel calls them.
-    return {str(key).removeprefix("module."): value for key, value in found.items()}
+    names = [str(key) for key in found]
+    # As DistributedDataParallel calls them: all of them, where a network may call some so.
+    wrapped = all(name.startswith(_WRAPPED) for name in names)
+    plain = [name.removeprefix(_WRAPPED) for name in names] if wrapped else names
+    return dict(zip(plain, found.values(), strict=True))
 
 
 def is_torchscript(path: Path) -> bool:

@@ -72,4 +72,4 @@ def load(name: str, *, device: torch.device | str = "cpu") -> nn.Module:
 def _as_teacher(name: str) -> TeacherNetwork:
     entry = find(name)
     card = entry.card()
-    return TeacherNetwork(card.classes, card.image_shape[0], entry.load)
+    return TeacherNetwork(card.recipe, card.classes, card.image_shape[0], entry.load)
