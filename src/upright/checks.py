@@ -46,6 +46,7 @@ __all__ = [
     "warn_if_normalised",
     "warn_if_one_class",
     "warn_if_probabilities",
+    "warn_if_repeating",
     "warn_if_training",
     "warn_of_other_answers",
     "warn_that_export_trains",
@@ -162,6 +163,15 @@ def warn_if_masks(images: Tensor) -> None:
         )
 
 
+def warn_if_repeating(names: Sequence[str]) -> None:
+    """Warn of axes of a grid whose values repeat within their limits."""
+    if names:
+        _warn(
+            f"{' and '.join(names)} goes over more than a whole turn, so that a grid has fewer "
+            "poses than it seems; 180 degrees to either side are all there is"
+        )
+
+
 def check_labels(labels: Tensor, count: int, classes: int) -> None:
     """Check the labels of a batch of ``count`` images against the number of logits."""
     check_label_form(labels, count)
@@ -208,7 +218,7 @@ def check_soft_label_form(labels: Tensor, count: int) -> None:
             advice = "labels of pixels are not understood"
         elif labels.shape[1] == 1:
             advice = "take labels[:, 0]"
-        elif len(labels) == 1:
+        elif len(labels) == 1 < count:
             advice = "take labels[0]"
         else:
             advice = "of one-hot rows take labels.argmax(1)"

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import NoReturn
 
@@ -56,12 +58,17 @@ class Records:
     damaged: tuple[Damage, ...]
 
 
-def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
+def append(
+    path: Path | str,
+    record: Record,
+    *,
+    once: bool = False,
+    by: Callable[[Record], object] = attrgetter("key"),
+) -> bool:
     """Add a record to a file, made where it is missing; on return it is on the disk.
 
-    With ``once``, nothing is added where the file has a record with the same key that measured the
-    same; the answer says whether one was added. (Where it measured something else, the code of a
-    model may have changed, which no key knows.)
+    With ``once``, nothing is added where the file has one that is the same ``by`` its key, or by
+    what else tells records apart; the answer says whether one was added.
     """
     line = json.dumps(to_json(record), allow_nan=False).encode() + b"\n"
     path = Path(path)
@@ -71,8 +78,7 @@ def append(path: Path | str, record: Record, *, once: bool = False) -> bool:
     try:
         locked = lock(handle)
         known = _parse_all(path, path.read_bytes()).records if once else ()
-        found = (record.key, record.measured)
-        if any((each.key, each.measured) == found for each in known):
+        if any(by(each) == by(record) for each in known):
             return False
         size = os.lseek(handle, 0, os.SEEK_END)
         content = line if _ends_a_line(handle, size) else b"\n" + line
@@ -176,10 +182,7 @@ class RecordFolder:
     def add(self, record: Record) -> bool:
         """Keep a record; False where one that answers the same question was there before."""
         name = re.sub(r"[^\w.-]+", "-", record.dataset)
-        file = self.folder / f"{name}.jsonl"
-        if file.exists() and any(each.key == record.key for each in read(file).records):
-            return False
-        return append(file, record, once=True)
+        return append(self.folder / f"{name}.jsonl", record, once=True)
 
 
 def _shipped() -> Path:

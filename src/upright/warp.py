@@ -51,7 +51,7 @@ class Resampling:
     view: int | None = None
     form: Form | None = None
     """How the result is to lie in memory; None for as the images do."""
-    canvas: int = field(default=0, repr=False)
+    margin: int = field(default=0, repr=False)
     """Pixels of canvas that are around the images already: sizes are those without it."""
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ def _warp(images: Tensor, pose: Pose, resampling: Resampling, canvas: int = 0) -
     leading, each = pose.shape[:-1], pose.shape[-1]
     values = pose.values.to(exact.device, exact.dtype)
     values = values.reshape(leading.numel(), each, values.shape[-1])
-    window = Window.of(exact, resampling.view, canvas=canvas or resampling.canvas)
+    window = Window.of(exact, resampling.view, margin=canvas or resampling.margin)
     moved = exact[None]  # tries x images x C x H x W
     last = pose.chain.stages[-1]
     for stage in pose.chain.stages:

@@ -25,11 +25,11 @@ class Window:
     """Of what is seen: the row and column in the image, about which maps are."""
 
     @staticmethod
-    def of(images: Tensor, view: int | None = None, *, canvas: int = 0) -> Window:
+    def of(images: Tensor, view: int | None = None, *, margin: int = 0) -> Window:
         """The central square of this side, or all of an image with so much canvas around it."""
         height, width = images.shape[-2:]
         if view is None:
-            size = height - 2 * canvas, width - 2 * canvas
+            size = height - 2 * margin, width - 2 * margin
             return Window(0, 0, height, width, size, ((height - 1) / 2, (width - 1) / 2))
         if not 1 <= view <= min(height, width):
             raise ValueError(

@@ -75,7 +75,7 @@ class Faulty(Once):
         far = pose.like(100 * pose.values)
         faults: dict[str, Callable[[], object]] = {
             "far": lambda: WorstCase(far, score(far), 2 * count),
-            "far on its way": lambda: WorstCase(pose, score(far).maximum(found.score), 2 * count),
+            "of outside": lambda: WorstCase(pose, score(far).maximum(found.score), 2 * count),
             "some": lambda: WorstCase(pose[:2], found.score[:2], count),
             "own number": lambda: WorstCase(pose, torch.zeros(count), count),
             "mean": lambda: WorstCase(pose, _mean_of(score, space, count, generator), 21 * count),
@@ -151,12 +151,36 @@ class FaultyList(CandidateSearch):
         return poses.like(100 * poses.values) if self.far else poses
 
 
+class InPlace(Once):
+    """Writes each try over the last, and probes where no pose may be."""
+
+    @property
+    def passes_per_image(self) -> int:
+        return 4
+
+    def search(
+        self, score: Score, space: Space, count: int, *, generator: torch.Generator
+    ) -> WorstCase:
+        pose = space.zeros(count)
+        found = WorstCase(pose.like(pose.values.clone()), score(pose), count)
+        for _ in range(3):
+            pose.values.copy_(space.sample(count, generator=generator).values)
+            score(pose.like(3 * pose.values))
+            found = worse_of(found, WorstCase(pose.like(pose.values.clone()), score(pose), count))
+        return found
+
+
+def test_an_attack_may_write_into_its_poses_and_look_outside_of_the_space() -> None:
+    found = evaluate(network(), (IMAGES, LABELS), space=SPACE, attacks=[InPlace()])
+    assert found.attacks["once"].accuracy < found.natural_accuracy
+
+
 @pytest.mark.parametrize("only_accuracy", [False, True])
 @pytest.mark.parametrize(
     ("attack", "message"),
     [
         (Faulty("far"), r"search of once gives dx .*, which lies outside .*; space\.project"),
-        (Faulty("far on its way"), r"search of once gives dx .*, which lies outside"),
+        (Faulty("of outside"), "search of once reports scores that `score` gave at other poses"),
         (Faulty("of another"), "search of once reports scores that `score` gave at other poses"),
         (Faulty("some"), r"search of once gives poses of shape \(2,\), but \(\d+,\) is asked"),
         (Faulty("own number"), "search of once reports scores that `score` gave at no pose"),

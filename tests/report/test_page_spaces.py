@@ -127,6 +127,22 @@ def test_the_script_does_what_warp_does_for_every_family_and_for_chains(driver, 
         assert found == pytest.approx(wanted.flatten(), abs=1e-9)
 
 
+def test_on_a_canvas_the_script_does_what_warp_does(driver):
+    """Sizes are those without it, by which a tilt is told."""
+    draw, space = np.random.default_rng(0), Space.of("perspective(0.4) shift(3px)")
+    small = draw.integers(0, 256, (3, 9, 14), dtype=np.uint8)
+    image = np.pad(small, ((0, 0), (2, 2), (2, 2)))
+    where = made_up.shown(str(space), (2,) * len(space.axes))
+    shown = shown_on_page(replace(where, images=image[None], view=None, canvas=2))
+    poses = [*drawn_poses(space, 0)]
+    found = warped_by_script(driver, [(image, pose, shown) for pose in poses])
+    source = torch.as_tensor(small)[None].double() / 255
+    for pixels, pose in zip(found, poses, strict=True):
+        exact = Pose(pose.values.double(), space.chain)
+        wanted = warp(source, exact, canvas=2)[0].flatten().numpy()
+        assert pixels == pytest.approx(wanted, abs=1e-9)
+
+
 @pytest.mark.usefixtures("own_families")
 def test_a_family_of_ones_own_moves_points_on_the_page_too(driver):
     where = made_up.shown("shift(2px) lean(0.4) rotate(20)", (1, 1, 2, 3, 1))

@@ -294,9 +294,15 @@ class Evaluate:
 
     def _append(self, found: Measured) -> None:
         assert self.record is not None
-        # A state is one evaluation's, however often it was stopped: it has one record.
+        # A state is one evaluation's, however often it was stopped: it has one record. By what it
+        # measured, too: a key knows nothing of code that the model imports.
         record = with_reported(found.record, also_called=self.data)
-        append(self.record, record, once=self.state is not None)
+        append(
+            self.record,
+            record,
+            once=self.state is not None,
+            by=lambda each: (each.key, each.measured),
+        )
 
     @property
     def _title(self) -> str:

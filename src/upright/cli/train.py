@@ -157,16 +157,14 @@ class Train:
         self._check_published()
         device = parse_device(self.device)
         with one_voice(device) as ranks:
-            recipes, data = self._recipes(), None
+            recipes = self._recipes()
             if self.published:
-                data = next(iter(recipes.values())).load_data()
+                count = len(next(iter(recipes.values())).load_data())
                 recipes = {
-                    path: published(each, len(data), steps=self.steps)
-                    for path, each in recipes.items()
+                    path: published(each, count, steps=self.steps) for path, each in recipes.items()
                 }
             runs = train_together(
                 recipes,
-                data=data,
                 resume=self.resume,
                 device=device,
                 speed=Speed(graph=self.graph, compile=self.compile, kernels=self.kernels),

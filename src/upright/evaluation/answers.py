@@ -61,7 +61,7 @@ def answers(
         Predictor(model, Room(images_at_once(images, 128))),
         images.to(device),
         labels.to(device),
-        Resampling(view=view, canvas=canvas),
+        Resampling(view=view, margin=canvas),
         value=logits_themselves,
         places=torch.arange(len(images)),
     )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from upright import checks
+from upright.attacks import GridSearch
 from upright.devices import pinned, sent
 from upright.evaluation.chunk_at_work import ChunkAtWork
 from upright.evaluation.journal import Begun, Journal
@@ -97,6 +98,8 @@ class Examination:
     def _meet_model(self, chunk: Chunk) -> None:
         """Look at the model's first answers, and set how many images it gets at once."""
         self.space = self.question.space_for(chunk.images)
+        if any(isinstance(attack, GridSearch) for attack in self.question.attacks.values()):
+            checks.warn_if_repeating([axis.name for axis in self.space.axes if axis.repeats])
         images = sent(chunk.images[:_FIRST], self._device(chunk))
         self.predictor.room = Room(self.predictor.room.batch_size or usual_batch(images))
         # Moved by nothing, which an oracle's locator does not leave at that: it too is the model.
@@ -124,10 +127,13 @@ class Examination:
 
     def _meet_again(self, look: WorstLoss, still: Pose, logits: Tensor) -> None:
         """Ask about some images once more, in other company: their answers are their own."""
-        rows = torch.arange(min(_TWICE, len(logits)))
-        halves = [half for half in (rows[::2], rows[1::2]) if len(half)]
-        again = torch.cat([look.restrict(half)(still)[0] for half in halves])
-        first = torch.cat([logits[: len(rows)][at::2] for at in range(len(halves))])
+        places = torch.arange(len(logits))
+        rows = torch.cat((places[::2], places[1::2]))[:_TWICE]
+        # Batches of the same size, which a model may insist on, if there are others to fill them.
+        is_all = len(rows) == len(logits) <= (look.predictor.room.batch_size or 1)
+        parts = rows.chunk(2) if is_all else (rows,)
+        again = torch.cat([look.restrict(part)(still)[0] for part in parts])
+        first = logits[sent(rows, logits.device)]
         near = max(_CHANCE, rounding_of(logits))
         told = checks.is_training(self.predictor.model)
         if not (told or torch.allclose(first, again, rtol=near, atol=near)):
@@ -211,14 +217,14 @@ def _check_families(images: Tensor, space: Space, question: Question) -> None:
     chain = space.chain
     if not chain.code_digest:
         return
-    seen = Resampling(question.fill, view=question.view, canvas=question.canvas)
+    seen = Resampling(question.fill, view=question.view, margin=question.canvas)
     names = " ".join(chain.names)
     if not seen(images, space.zeros(1)).equal(seen(images, Pose.zeros(1))):
         raise ValueError(
             f"a zero pose of {names} changes images, but zero must be the identity, bit for bit: "
             "grids, draws and natural accuracy rely on it"
         )
-    _look_at_maps(space, Window.of(images, question.view, canvas=question.canvas).size)
+    _look_at_maps(space, Window.of(images, question.view, margin=question.canvas).size)
     images = torch.cat((images[:1], images[:1].flip(-1) / 2))
     poses = space.sample(2, generator=torch.Generator().manual_seed(0))
     together = seen(images, poses)

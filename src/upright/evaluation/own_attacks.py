@@ -14,7 +14,7 @@ from torch import Tensor
 
 from upright.attacks import Attack, CandidateSearch, Rounds, RoundSearch, Score, WorstCase
 from upright.attacks.base import check_worst_case
-from upright.attacks.given import check_inside, check_poses
+from upright.attacks.given import check_poses
 from upright.pose import Pose
 from upright.registry import is_ours
 from upright.space import Space
@@ -53,7 +53,6 @@ def found_by(
     said, who = _Said(), f"search of {attack}"
 
     def heard(pose: Pose) -> Tensor:
-        check_inside(who, pose, space)
         values = score(pose)
         said.note(pose, values)
         return values
@@ -72,7 +71,7 @@ class _Said:
 
     def note(self, pose: Pose, scores: Tensor) -> None:
         values = scores.detach().reshape(-1, scores.shape[-1]).float()
-        poses = pose.values.detach().to(values)
+        poses = pose.values.detach().to(values, copy=True)  # an attack may go on writing there
         poses = poses.reshape(-1, *poses.shape[-2:]).expand(*values.shape, -1)
         self.poses.append(poses)
         self.values.append(values)
@@ -114,7 +113,7 @@ class _Watched(Rounds):
         if poses is not None:
             shape = (len(poses), self.count)
             check_poses(f"propose of {self.attack}", poses, self.space, f"(k, {self.count})", shape)
-            self.asked[:] = [poses]
+            self.asked[:] = [poses.like(poses.values.clone())]
         return poses
 
     def learn(self, scores: Tensor) -> None:

@@ -88,7 +88,7 @@ class Question:
     @property
     def resampling(self) -> Resampling:
         """How images are moved, once they lie on their canvas."""
-        return Resampling(self.fill, self.interpolation, self.view, canvas=self.canvas)
+        return Resampling(self.fill, self.interpolation, self.view, margin=self.canvas)
 
     @property
     def passes_per_image(self) -> int:

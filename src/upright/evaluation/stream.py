@@ -55,6 +55,8 @@ def chunks(
                 images, more_images = _as_float(images), _as_float(more_images)
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
+        if start == 0 and images.dtype == torch.uint8:
+            warn_if_masks(images)
         size = chunk_size(images, passes)
         while len(images) >= size:
             yield _chunk(start, images[:size], labels[:size])
@@ -86,7 +88,6 @@ def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
 def _as_float(images: Tensor) -> Tensor:
     if images.dtype != torch.uint8:
         return images
-    warn_if_masks(images)
     return images.float() / 255
 
 

@@ -93,6 +93,11 @@ class Axis:
         return max(-self.low, self.high)
 
     @property
+    def repeats(self) -> bool:
+        """Whether it goes further than its values differ, as by more than a whole turn."""
+        return self.period is not None and self.high - self.low > (1 + 1e-9) * self.period
+
+    @property
     def step(self) -> float:
         """A step of a gradient attack: a hundredth of half the range, as in the paper."""
         return (self.high - self.low) / 200
@@ -115,12 +120,6 @@ class Axis:
         """
         if count == 1:
             return torch.zeros(1, dtype=torch.float64)
-        if self.period is not None and self.high - self.low > self.period:
-            raise ValueError(
-                f"a grid of {self.name} from {self._show(self.low)} to {self._show(self.high)} has "
-                f"fewer values than it seems, since they repeat after {self._show(self.period)}; "
-                f"give {self._show(self.period / 2)} to either side, which is all there is"
-            )
         # Fractions of the limit, as linspace can miss the zero by a rounding error.
         parts = torch.arange(1 - count, count, 2, dtype=torch.float64) / (count - 1)
         values = (self.high - self.low) / 2 * parts + self.middle

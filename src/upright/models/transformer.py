@@ -51,7 +51,8 @@ class Straightening(nn.Module):
         points = Translation().points(ImageForm.of(standard))
         straight = resample(standard, maps, points)
         # By a map of no numbers that is black, of which there are logits: nobody would know.
-        straight = straight + (0 * maps.sum((1, 2))).to(straight.dtype)[:, None, None, None]
+        known = maps.isfinite().all(-1).all(-1)[:, None, None, None]
+        straight = torch.where(known, straight, torch.nan)
         logits: Tensor = self.classifier(straight)
         return logits
 

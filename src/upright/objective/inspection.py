@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+import torch
 from torch import Tensor, nn
 
 from upright import checks
 from upright.attacks.given import check_inside, check_shape
 from upright.objective.criterion import Criterion, ignored_by, is_cross_entropy
+from upright.penalties import Penalty
 from upright.pose import Pose
 from upright.space import Space
 from upright.tracing import have_values
@@ -59,7 +61,7 @@ class Inspection:
                 check_inside(who, pose, space)
         self._looked_at_poses = have_values() or self._looked_at_poses
 
-    def end(self, penalty: Tensor | None) -> None:
+    def end(self, penalty: Tensor | None, of: Penalty | None) -> None:
         """Look at the penalty of a batch whose logits were looked at, and are numbers."""
         if self._looked_at_logits and penalty is not None and not penalty.isfinite():
             if self._leaves_out:
@@ -71,7 +73,7 @@ class Inspection:
                 f"the penalty is {penalty.item():g} where all logits are numbers; "
                 "check what it divides by, and of what it takes the root or the logarithm"
             )
-        if self._looked_at_logits and penalty is not None and self._outputs == 1 and penalty == 0:
+        if self._looked_at_logits and of is not None and self._outputs == 1 and _sees_nothing(of):
             raise ValueError(
                 "the network has one output, of which probabilities never differ, and no penalty "
                 "comes: let it give two, as torch.cat((0 * z, z), 1)"
@@ -89,6 +91,12 @@ class Inspection:
             checks.warn_if_probabilities(logits)
             self.is_first, self._looked_at_logits = False, True
             self._leaves_out = bool((logits == -math.inf).any())
+
+
+def _sees_nothing(penalty: Penalty) -> bool:
+    """Whether all is the same to a penalty where there is one logit, as it is to a softmax."""
+    low = torch.zeros(1, 1)
+    return bool(penalty(low, low + 1) == penalty(low, low))
 
 
 def _check_forms(images: Tensor, labels: Tensor, criterion: Criterion) -> None:

@@ -142,7 +142,7 @@ class RegularizedLoss(nn.Module):
         by_target = {target: transformed[id(pose)] for target, pose in poses.items()}
         terms = self._terms(natural, by_target, labels, poses)
         if self._inspection is not None:
-            self._inspection.end(terms.penalty)
+            self._inspection.end(terms.penalty, objective.penalty)
         return terms
 
     def _asking(self, images: Tensor, labels: Tensor) -> Ask:

@@ -66,7 +66,7 @@ class Shown:
     @property
     def seen(self) -> Window:
         """The part of the images that models saw."""
-        return Window.of(torch.empty(self.images.shape[-2:]), self.view, canvas=self.canvas)
+        return Window.of(torch.empty(self.images.shape[-2:]), self.view, margin=self.canvas)
 
     @property
     def counts(self) -> tuple[int, ...]:

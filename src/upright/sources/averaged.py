@@ -69,7 +69,7 @@ def load_mean(names: str, *, device: torch.device) -> Pretrained:
             f"the models of mean:{names} want images of several sizes; write a function that "
             "brings images to each, and name it as FILE.py:FUNCTION"
         )
-    if len({each.recipe.seen for part in parts for each in part.trained}) > 1:
+    if len({each.recipe.sizes for part in parts for each in part.trained}) > 1:
         raise ValueError(
             f"the runs of mean:{names} need images of one size: train them with the same --resize, "
             "--center-crop and --view"

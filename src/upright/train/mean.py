@@ -46,7 +46,7 @@ class Mean(Plan):
                 f"{self.over}: a record takes families of this package alone, since it would not "
                 "know whether the code of your own has changed"
             )
-        if len({run.seen for run in self.runs}) > 1:
+        if len({run.sizes for run in self.runs}) > 1:
             raise ValueError("the runs of a mean need images of one size")
         if len({member.locnet_fill for member in self.members}) > 1:
             raise ValueError("the LocNets of a mean need the same fill: an attack has one")

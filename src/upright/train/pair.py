@@ -38,7 +38,7 @@ class Pair(Plan):
             raise ValueError(f"{self.locnet.method} finds no poses; a LocNet has to come first")
         if self.classifier.is_locnet:
             raise ValueError(f"{self.classifier.method} finds no classes; name a classifier")
-        if self.locnet.seen != self.classifier.seen:
+        if self.locnet.sizes != self.classifier.sizes:
             raise ValueError(
                 "the LocNet and the classifier need images of one size: train both with the same "
                 "--resize, --center-crop and --view"

@@ -18,7 +18,7 @@ from upright.normalised import Normalised
 from upright.train.checkpoint import RunDirectory
 from upright.train.network import plain_names
 from upright.train.recipe import Recipe
-from upright.train.weight_files import read_weights, weights_digest
+from upright.train.weight_files import as_called_in, read_weights, weights_digest
 
 __all__ = ["FreshLayer", "read_pretrained", "start_from_pretrained", "with_pretrained_digest"]
 
@@ -53,7 +53,7 @@ def with_pretrained_digest(recipe: Recipe) -> Recipe:
 
 def start_from_pretrained(network: nn.Module, recipe: Recipe, classes: int) -> str:
     """Give a network the weights that its recipe starts from; say in a line what stays fresh."""
-    weights = read_pretrained(recipe.pretrained)
+    weights = as_called_in(network, read_pretrained(recipe.pretrained))
     own = _part_with(network, weights).state_dict()
     fresh = _of_other_classes(own, weights, classes)
     if wrong := _differences(own, weights, fresh):

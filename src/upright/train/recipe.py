@@ -168,7 +168,7 @@ class Recipe(Plan):
         return tuple(self.space.chain.column_of) if self.is_locnet else classes
 
     @property
-    def seen(self) -> tuple[int | None, ...]:
+    def sizes(self) -> tuple[int | None, ...]:
         """How large images are made, and how much of them the network sees."""
         return (self.resize, self.center_crop, self.view)
 

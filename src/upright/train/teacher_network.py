@@ -84,10 +84,11 @@ def check_teacher(recipe: Recipe, data: LabelledImages) -> None:
             f"{teacher.channels} channels, but {recipe.data} has {len(data.classes)} classes and "
             f"{channels} channels; give one that was trained on such data"
         )
-    if teacher.recipe.seen[:2] != recipe.seen[:2]:
-        raise ValueError(
-            f"the teacher {recipe.teacher} was trained on images of another size; train both with "
-            "the same --resize and --center-crop (a --view may differ: each has its own)"
+    if teacher.recipe.sizes[:2] != recipe.sizes[:2]:
+        warn_caller(
+            f"the teacher {recipe.teacher} was trained with another --resize or --center-crop, and "
+            "may know nothing of images of this size; each has its own --view",
+            SuspiciousInput,
         )
     if teacher.classes != data.classes:
         warn_caller(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from upright.factories import need_file
 
-__all__ = ["is_torchscript", "load_weights", "read_weights", "weights_digest"]
+__all__ = ["as_called_in", "is_torchscript", "load_weights", "read_weights", "weights_digest"]
 
 _NOT_READ = re.compile(r"Unsupported global: GLOBAL (\S+)")
 _WRAPPED = "module."
@@ -61,11 +61,17 @@ def read_weights(name: str) -> dict[str, Tensor]:
             found = found[inside]
     if not isinstance(found, Mapping) or not all(isinstance(v, Tensor) for v in found.values()):
         raise ValueError(f"{path} holds no weights by name; save the state_dict() of the network")
-    names = [str(key) for key in found]
-    # As DistributedDataParallel calls them: all of them, where a network may call some so.
-    wrapped = all(name.startswith(_WRAPPED) for name in names)
-    plain = [name.removeprefix(_WRAPPED) for name in names] if wrapped else names
-    return dict(zip(plain, found.values(), strict=True))
+    # As DistributedDataParallel calls them.
+    return {str(key).removeprefix(_WRAPPED): value for key, value in found.items()}
+
+
+def as_called_in(network: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give weights by the names of a network that has a part of its own called ``module``."""
+    known = network.state_dict().keys()
+    return {
+        _WRAPPED + name if name not in known and _WRAPPED + name in known else name: value
+        for name, value in weights.items()
+    }
 
 
 def is_torchscript(path: Path) -> bool:
