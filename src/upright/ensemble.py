@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from upright.checks import Model, warn_if_probabilities
+from upright.checks import Model, check_float_images, warn_if_probabilities
 from upright.composed import Change, Composed, each_network
 from upright.identity import as_module
 from upright.logits import Asker, widened
@@ -36,6 +36,7 @@ class Ensemble(Composed):
 
     def forward(self, images: Tensor) -> Tensor:
         # Copies: a member may write into what it is given.
+        check_float_images(images)  # members that want another dtype would be given bytes
         first, *others = self.members
         total = self._answer(first, images.clone()).clone()  # another may write where it answered
         for member in others:

@@ -158,13 +158,16 @@ class Record:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """What tells one run of a method from another: of a mean, the seeds of its members."""
+        """What tells one run of a method from another: of several networks, the seeds of all."""
         members = self.recipe.get("members")
-        if not isinstance(members, list):
-            return (self.seed,)
-        recipes = (each.get("classifier", each) for each in members if isinstance(each, dict))
-        found = (each.get("seed") for each in recipes if isinstance(each, dict))
-        return tuple(sorted(seed for seed in found if isinstance(seed, int)))
+        each_of = members if isinstance(members, list) else [self.recipe]
+        found = [_seeds_in(each) for each in each_of if isinstance(each, dict)]
+        return tuple(seed for seeds in sorted(found) for seed in seeds) or (self.seed,)
+
+    @property
+    def finished_at(self) -> datetime:
+        """When the evaluation was done, whichever the time zone in which that is told."""
+        return datetime.fromisoformat(self.finished)
 
     @property
     def is_guest(self) -> bool:
@@ -193,6 +196,13 @@ class Record:
         asked = json.dumps([self.evaluation, self.images_digest], sort_keys=True)
         digest = hashlib.sha256(asked.encode()).hexdigest()[:12]
         return Key(self.recipe_hash, self.seed, tuple(sorted(self.measured)), digest)
+
+
+def _seeds_in(recipe: dict[str, Any]) -> tuple[int, ...]:
+    """The seed of a recipe, or those of the two of a pair."""
+    parts = [recipe.get(name) for name in ("locnet", "classifier")]
+    found = [part.get("seed") for part in (*parts, recipe) if isinstance(part, dict)]
+    return tuple(seed for seed in found if isinstance(seed, int))
 
 
 def to_json(record: Record) -> dict[str, Any]:

@@ -344,3 +344,6 @@ def test_the_explorer_needs_all_images(run, upright_evaluate):
         code, said = upright_evaluate(run.path, *OPTIONS, *part, "--save", "saved")
         assert code == 2
         assert "leave out --sample and --minutes, or --save" in said
+    code, said = upright_evaluate(run.path, *OPTIONS, "--include-identity", "--save", "saved")
+    assert code == 2
+    assert "leave out --include-identity, or --save" in said

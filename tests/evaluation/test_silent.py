@@ -110,6 +110,11 @@ def test_a_model_that_refuses_a_dtype_after_it_has_written_is_asked_about_the_im
     assert both(IMAGES).equal(both(IMAGES))
 
 
+def test_an_ensemble_takes_no_bytes_as_the_network_takes_none() -> None:
+    with pytest.raises(ValueError, match="images must be float"):
+        ensemble(network())((255 * IMAGES).byte())
+
+
 def test_members_of_an_ensemble_may_answer_in_the_same_place() -> None:
     room = torch.empty(len(IMAGES), 4)
 

@@ -92,6 +92,10 @@ class TestNumbers:
         for names, outputs in ((None, 3), (None, 1000), (PETS, 3), (None, 1001)):
             assert in_model_order(data, names, outputs) is data
 
+    def test_they_are_names_where_outputs_are_called_by_numbers_too(self) -> None:
+        assert labels(of("0", "1", "2"), ClassNames(self.TWELVE), 12) == [0, 1, 4]
+        assert labels(of("0", "1", "2"), ClassNames(("2", "1", "0")), 3) == [2, 1, 0]
+
     def test_names_that_are_told_name_them(self) -> None:
         found = in_model_order(of("0", "1"), PETS, 3, told=True)
         assert (found.classes, found.labels.tolist()) == (PETS.names, [0, 1])

@@ -12,6 +12,7 @@ import made_up_report as made_up
 from made_up_records import made_up_record, paper_recipe
 from rigid_spaces import rigid
 from upright.evaluation.question import LATER, Question
+from upright.objective import LocNet
 from upright.paper import INVARIANCE
 from upright.paper.tables import fill_tables, select
 from upright.record_files import append
@@ -22,7 +23,7 @@ from upright.report.page import read_contents, write_report
 from upright.report.page.sheet import Sheet, SheetCell, methods_sheet, paper_sheet, records_sheet
 from upright.report.runs import group_runs, told_apart
 from upright.report.tables import to_markdown
-from upright.train import Mean
+from upright.train import Mean, Pair
 from upright.tta import Averaging
 
 PLAIN = made_up.RECORDS[4]
@@ -139,6 +140,34 @@ def test_an_attack_above_natural_accuracy_is_explained(natural: float, above: bo
     assert len(shown) == 3
     for sheet in shown:
         assert any(explained in note for note in sheet.notes) is above
+
+
+def test_means_of_other_members_and_pairs_of_other_locnets_are_other_runs():
+    recipes = [paper_recipe("cifar10", "std*", seed=seed) for seed in range(4)]
+    pairs = [(0, 1), (2, 3), (0, 2), (1, 2), (1, 3)]
+    means = [Mean(members=tuple(recipes[seed] for seed in seeds)) for seeds in pairs]
+    locnets = [replace(each, objective=LocNet("black")) for each in recipes]
+    together = [Pair(locnet=each, classifier=recipes[0], oracle=False) for each in locnets]
+    for plans in (means, together):
+        measured = [0.1 * (place + 1) for place in range(len(plans))]
+        records = [
+            made_up_record(plan, {"nat": each}) for plan, each in zip(plans, measured, strict=True)
+        ]
+        (run,) = group_runs(records)
+        assert len(run.records) == len(plans)
+        assert run.measured["nat"].mean == pytest.approx(sum(measured) / len(measured))
+
+
+def test_of_one_run_the_newest_record_counts_wherever_it_lies_and_in_whichever_time_zone():
+    recipe = paper_recipe("cifar10", "std*")
+    old, new = "2026-11-20T02:00:00+05:00", "2026-11-20T01:00:00+00:00"
+    for order in ((old, new), (new, old)):
+        records = [
+            made_up_record(recipe, {"nat": 0.9 if time == new else 0.1}, finished=time)
+            for time in order
+        ]
+        (run,) = group_runs(records)
+        assert run.measured["nat"].mean == 0.9
 
 
 def test_runs_of_one_name_are_told_apart_by_what_most_of_them_do_not_have():

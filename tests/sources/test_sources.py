@@ -326,6 +326,16 @@ class TestOnnx:
 
 
 class TestExported:
+    def test_one_that_takes_bytes_is_refused(self, tmp_path):
+        class Bytes(nn.Module):
+            def forward(self, images):
+                return images.float().mean((2, 3))
+
+        images = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
+        file = write_pt2(tmp_path, Bytes().eval(), images)
+        with pytest.raises(ValueError, match=r"takes images in torch.uint8, .* converts them"):
+            load_model(file)
+
     @pytest.mark.parametrize(
         "batch", [torch.export.Dim("batch"), torch.export.Dim("batch", max=4), None]
     )

@@ -65,7 +65,7 @@ def in_model_order(
     if names is not None and data.classes in (names.names, names.shown):
         return data
     numbered = _are_numbers(data.classes)
-    if numbered and not told:
+    if numbered and not (told or _knows_all(names, data)):
         return data
     tables = _tables(names, outputs, told=told)
     nearest = min(tables, key=lambda table: len(table.unknown(data)), default=None)
@@ -79,6 +79,13 @@ def in_model_order(
         _check_numeric_order(data.classes)
         return data
     raise ValueError(_trouble(data, outputs, nearest, unknown))
+
+
+def _knows_all(names: ClassNames | None, data: LabelledImages) -> bool:
+    """Whether outputs are called by numbers, too, among which are all of the data's."""
+    if names is None or not all(name.isdecimal() for name in names.names):
+        return False
+    return not names.unknown(data)
 
 
 def are_in_order(data: LabelledImages, labelled: LabelledImages, names: ClassNames | None) -> bool:

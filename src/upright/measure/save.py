@@ -52,6 +52,11 @@ def check_can_save(question: Question) -> None:
         raise ValueError(
             "the explorer shows the class of the largest logit: leave out --top, or --save"
         )
+    if question.include_identity:
+        raise ValueError(
+            "the explorer shows the poses of the grid alone: leave out --include-identity, or "
+            "--save"
+        )
     if question.sample is not None:
         raise ValueError(
             "the explorer shows what was measured of all images: leave out --sample and --minutes, "

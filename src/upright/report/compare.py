@@ -22,7 +22,8 @@ __all__ = [
 def estimate(records: Iterable[Record], metric: str) -> Estimate | None:
     """Average a metric over seeds, each by its newest record; None where no record has it."""
     having = [record for record in records if metric in record.measured]
-    newest = {record.seeds: record for record in sorted(having, key=lambda each: each.finished)}
+    in_time = sorted(having, key=lambda each: each.finished_at)
+    newest = {record.seeds: record for record in in_time}
     if not newest:
         return None
     chosen = [newest[seeds] for seeds in sorted(newest)]

@@ -56,13 +56,13 @@ class MethodRuns:
 
 
 def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
-    """Put records together that differ by their seed alone; of one seed, the last one counts.
+    """Put records together that differ by their seeds alone; of these, the newest one counts.
 
     Data sets come in the order of the records; of each what was evaluated as in the paper, then
     what was asked something else, methods from the highest grid accuracy down. Oracles are left
     out: what they reach is nothing that a method could.
     """
-    groups: dict[str, dict[int, Record]] = {}
+    groups: dict[str, dict[tuple[int, ...], Record]] = {}
     for record in records:
         if record.is_oracle:
             continue
@@ -72,8 +72,10 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
             record.images_digest,
             sorted(record.measured),
         ]
-        groups.setdefault(json.dumps(asked, sort_keys=True), {})[record.seed] = record
-    runs = [_together([group[seed] for seed in sorted(group)]) for group in groups.values()]
+        group = groups.setdefault(json.dumps(asked, sort_keys=True), {})
+        known = group.get(record.seeds, record)
+        group[record.seeds] = max(known, record, key=lambda each: each.finished_at)
+    runs = [_together([group[seeds] for seeds in sorted(group)]) for group in groups.values()]
     order = list(dict.fromkeys(run.dataset for run in runs))
     return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), run.asked, -_grid(run))))
 

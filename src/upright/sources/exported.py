@@ -68,6 +68,11 @@ def _example_input(path: Path, program: ExportedProgram) -> Tensor:
             f"{path} takes {len(inputs)} inputs ({', '.join(map(str, inputs))}); export a model "
             "that takes images, N x C x H x W, and nothing else"
         )
+    if not values[0].is_floating_point():
+        raise ValueError(
+            f"{path} takes images in {values[0].dtype}, and not as float in [0, 1]; export a model "
+            "that takes these, and converts them inside"
+        )
     return values[0]
 
 
