@@ -263,7 +263,7 @@ def make():
 
 
 def evaluated(*options: str) -> None:
-    command = ["evaluate", "mine.py:make", "--data", "npz:some.npz", "--attack", "wo-2"]
+    command = ["evaluate", "scaled.py:make", "--data", "npz:some.npz", "--attack", "wo-2"]
     assert main([*command, *options]) == 0
 
 
@@ -272,12 +272,12 @@ def test_code_that_changed_has_a_record_of_its_own(
 ) -> None:
     """Which is that of a module, and not of the file that is named."""
     monkeypatch.syspath_prepend(at)
-    (at / "mine.py").write_text(
+    (at / "scaled.py").write_text(
         _MODEL.format(more="* scale.by()").replace("import", "import scale,")
     )
     for state, by in (("a", "1"), ("a", "1"), ("b", "torch.tensor([1, -9, 1])")):
         (at / "scale.py").write_text(f"import torch\ndef by(): return {by}")
-        sys.modules.pop("scale", None)
+        monkeypatch.delitem(sys.modules, "scale", raising=False)
         importlib.invalidate_caches()
         evaluated("--state", state, "--record", "r.jsonl")
     first, second = read(at / "r.jsonl").records
@@ -287,7 +287,7 @@ def test_code_that_changed_has_a_record_of_its_own(
 
 def test_a_loss_without_bound_is_null_in_json(at: Path) -> None:
     more = "+ torch.tensor([-torch.inf, 0, 0])"
-    (at / "mine.py").write_text(_MODEL.format(more=more))
+    (at / "scaled.py").write_text(_MODEL.format(more=more))
     evaluated("--details", "--json", "found.json")
 
     def refuse(constant: str) -> None:
