@@ -159,6 +159,8 @@ class Record:
     @property
     def seeds(self) -> tuple[int, ...]:
         """What tells one run of a method from another: of several networks, the seeds of all."""
+        if not self.of_several:
+            return (self.seed,)
         members = self.recipe.get("members")
         each_of = members if isinstance(members, list) else [self.recipe]
         found = [_seeds_in(each) for each in each_of if isinstance(each, dict)]

@@ -73,8 +73,9 @@ def group_runs(records: Iterable[Record]) -> tuple[MethodRuns, ...]:
             sorted(record.measured),
         ]
         group = groups.setdefault(json.dumps(asked, sort_keys=True), {})
-        known = group.get(record.seeds, record)
-        group[record.seeds] = max(known, record, key=lambda each: each.finished_at)
+        known = group.get(record.seeds)
+        if known is None or known.finished_at <= record.finished_at:
+            group[record.seeds] = record
     runs = [_together([group[seeds] for seeds in sorted(group)]) for group in groups.values()]
     order = list(dict.fromkeys(run.dataset for run in runs))
     return tuple(sorted(runs, key=lambda run: (order.index(run.dataset), run.asked, -_grid(run))))
