@@ -55,8 +55,6 @@ def chunks(
                 images, more_images = _as_float(images), _as_float(more_images)
         images = torch.cat((images, more_images)) if len(images) else more_images
         labels = torch.cat((labels, more_labels)) if len(labels) else more_labels
-        if start == 0 and images.dtype == torch.uint8:
-            warn_if_masks(images)
         size = chunk_size(images, passes)
         while len(images) >= size:
             yield _chunk(start, images[:size], labels[:size])
@@ -82,6 +80,8 @@ def cuts(data: Data, limit: int | None) -> bool:
 
 
 def _chunk(start: int, images: Tensor, labels: Tensor) -> Chunk:
+    if start == 0 and images.dtype == torch.uint8:
+        warn_if_masks(images)
     return Chunk(start, ordinary(_as_float(images)), ordinary(labels))
 
 
